@@ -1,0 +1,42 @@
+# Every target sets up what it needs inside this checkout: uv in .tools, the environment in .venv.
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.PHONY: demo test test-nat test-clients lint bench docs-check setup clean
+
+PYTHON := $(shell for p in "$$PYTHON" python3.12 python3.13 python3.11 python3 python; do \
+	[ -n "$$p" ] && "$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' >/dev/null 2>&1 \
+	&& { "$$p" -c 'import sys; print(sys.executable)'; break; }; done)
+UV := .tools/bin/uv
+export UV_PYTHON := $(PYTHON)
+export UV_PYTHON_DOWNLOADS := never
+export UV_PROJECT_ENVIRONMENT := .venv
+RUN := $(UV) run --frozen --no-sync
+
+$(UV):
+	@[ -n "$(PYTHON)" ] || { echo "make: Python 3.11, 3.12 or 3.13 is needed; set PYTHON=/path/to/python" >&2; exit 2; }
+	"$(PYTHON)" -m venv .tools
+	.tools/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.8,<1'
+
+setup: .venv/ready
+
+.venv/ready: $(UV) pyproject.toml uv.lock
+	$(UV) sync --frozen --quiet --extra cli --extra asgi --extra openai --extra langchain --extra fabric
+	@touch $@
+
+demo: setup
+	$(RUN) python examples/demo.py
+
+test: setup
+	$(RUN) pytest
+
+lint: setup
+	$(RUN) ruff format --check .
+	$(RUN) ruff check .
+	$(RUN) pyright
+	$(RUN) lint-imports
+
+bench: setup
+	$(RUN) python benchmarks/convert.py
+
+clean:
+	rm -rf .tools .venv .venvs node_modules
