@@ -1,0 +1,76 @@
+"""The exceptions of this library.
+
+```
+DragentStreamError
+├── ConversionError       the caller misused a converter (a bad option, a foreign ledger, a bad run input)
+├── UpstreamError         the upstream reported a failure inside its stream
+├── TraceFormatError      a recording cannot be read; names the source, the line and the remedy
+├── SSEError              an SSE stream cannot be read
+└── MissingExtraError     an edge was imported without its extra (also an ImportError)
+```
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConversionError",
+    "DragentStreamError",
+    "MissingExtraError",
+    "SSEError",
+    "TraceFormatError",
+    "UpstreamError",
+    "missing_extra",
+]
+
+
+class DragentStreamError(Exception):
+    """Everything this library raises on purpose."""
+
+
+class ConversionError(DragentStreamError):
+    """The caller asked a converter for something that cannot be done."""
+
+
+class UpstreamError(DragentStreamError):
+    """The upstream reported a failure inside its stream (an `error` object, `finish_reason: "error"`).
+
+    Attributes:
+        code: What `RUN_ERROR.code` says about it.
+    """
+
+    def __init__(self, message: str, code: str = "STREAM_ERROR") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class TraceFormatError(DragentStreamError):
+    """A line of a recording cannot be read.
+
+    Attributes:
+        source: The file's name, or what stands for it.
+        line: The line's number, from 1; 0 where the whole file is meant.
+        remedy: What the reader of the message can do.
+    """
+
+    def __init__(self, problem: str, *, source: str = "<trace>", line: int = 0, remedy: str = "") -> None:
+        place = f"{source}:{line}" if line else source
+        super().__init__(f"{place}: {problem}" + (f" ({remedy})" if remedy else ""))
+        self.source = source
+        self.line = line
+        self.remedy = remedy
+
+
+class SSEError(DragentStreamError):
+    """An SSE stream cannot be read: a frame above the size limit, or data that is no JSON where JSON is due."""
+
+
+class MissingExtraError(DragentStreamError, ImportError):
+    """An edge was imported without the packages of its extra."""
+
+
+def missing_extra(extra: str, error: ImportError) -> MissingExtraError:
+    """The error to raise where an edge's package is absent; it names the extra that brings it."""
+    return MissingExtraError(
+        f"{error.name or error} is not installed; it comes with the extra: pip install 'dragent-stream[{extra}]'",
+        name=error.name,
+    )
