@@ -1,0 +1,349 @@
+"""Server-sent events without I/O: bytes to events, events to chat chunks, and text to frames.
+
+`SSEDecoder` follows the WHATWG rules ("9.2.6 Interpreting an event stream"). Three divergences are intended, each for
+servers in the field:
+
+* `flush()` returns the last event even when its blank line is missing (several providers cut it off).
+* An `error: {...}` *field* becomes an event named `error` (llama.cpp until September 2025, ggml-org/llama.cpp#16109).
+* A bare line that is a JSON object with an `"error"` key becomes the same (proxies that write the error body as it is).
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple, cast
+
+from pydantic_core import from_json
+
+from dragent_stream.errors import SSEError
+
+__all__ = ("ChatSSEDecoder", "SSEDecoder", "ServerSentEvent", "decode_chat_chunks", "encode_sse_frame")
+
+_BOM: Final = b"\xef\xbb\xbf"
+_DEFAULT_LIMIT: Final = 64 * 1024 * 1024
+
+
+class ServerSentEvent(NamedTuple):
+    """One dispatched event.
+
+    Attributes:
+        data: The data lines, joined by LF.
+        event: The event type; `message` when the stream named none.
+        id: The last event id at this point of the stream (it persists over events); None before the first one.
+        retry: Milliseconds from a `retry:` line of this very event, else None.
+    """
+
+    data: str
+    event: str = "message"
+    id: str | None = None
+    retry: int | None = None
+
+
+class SSEDecoder:
+    r"""Incremental decoder of an event stream: the same bytes give the same events, however they are cut.
+
+    Lines end at CRLF, LF or CR and nowhere else (not at U+2028 or U+0085). Bytes that are not UTF-8 become U+FFFD.
+    The work is linear in the input, also when one event arrives byte by byte.
+
+    Example:
+        ```python
+        decoder = SSEDecoder()
+        decoder.feed(b"data: Hel")  # []
+        decoder.feed(b"lo\n\n")  # [ServerSentEvent(data="Hello", ...)]
+        decoder.flush()  # what an ended stream left over
+        ```
+    """
+
+    def __init__(self, *, max_event_bytes: int = _DEFAULT_LIMIT) -> None:
+        """Start at the beginning of a stream; `max_event_bytes` bounds the fields of one event, and any one line."""
+        self.last_event_id: str | None = None
+        """What a reconnecting client sends as `Last-Event-ID`."""
+        self.retry: int | None = None
+        """The last `retry:` of the stream, in milliseconds."""
+        self._limit = max_event_bytes
+        self._error: SSEError | None = None
+        self._start: bytes | None = b""  # the first bytes, while they may still become a BOM
+        self._after_cr = False  # the last byte was CR: an LF that follows belongs to it
+        self._line: list[bytes] = []  # pieces of the line that has not ended
+        self._line_size = 0
+        self._open = False  # the event has at least one field line
+        self._size = 0  # bytes of its field lines
+        self._data: list[bytes] = []
+        self._errors: list[bytes] = []
+        self._event = b""
+        self._event_retry: int | None = None
+
+    def feed(self, data: bytes) -> list[ServerSentEvent]:
+        """Take the next bytes of the stream and return the events they complete.
+
+        Raises:
+            SSEError: An event is larger than `max_event_bytes`. Events completed before it are returned first; the
+                error is then raised by the next call. The decoder stays failed.
+        """
+        if self._error is not None:
+            raise self._error
+        if self._start is not None:
+            data = self._start + data
+            if len(data) < len(_BOM) and _BOM.startswith(data):
+                self._start = data
+                return []
+            self._start = None
+            data = data.removeprefix(_BOM)
+        if self._after_cr and data:
+            self._after_cr = False
+            if data.startswith(b"\n"):
+                data = data[1:]
+        if b"\r" in data:
+            self._after_cr = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        end = data.rfind(b"\n") + 1
+        events: list[ServerSentEvent] = []
+        if end:
+            self._line.append(data[:end])
+            lines = b"".join(self._line)
+            self._line.clear()
+            self._line_size = 0
+            self._read(lines, events)
+        if end < len(data) and self._error is None:
+            self._line.append(data[end:])
+            self._line_size += len(data) - end
+            if self._size + self._line_size > self._limit:
+                self._fail()
+        if self._error is not None and not events:
+            raise self._error
+        return events
+
+    def flush(self) -> list[ServerSentEvent]:
+        """End the stream: return the event whose blank line is missing, if there is one.
+
+        The decoder is then ready for a new stream; `last_event_id` and `retry` stay.
+
+        Raises:
+            SSEError: The stream failed and the error has not been raised yet, or was raised before.
+        """
+        if self._error is not None:
+            raise self._error
+        events: list[ServerSentEvent] = []
+        tail = (self._start or b"") + b"".join(self._line)
+        self._line.clear()
+        self._line_size = 0
+        self._start = b""
+        self._after_cr = False
+        if tail:
+            self._field(tail)
+        self._dispatch(events)
+        return events
+
+    def _read(self, lines: bytes, events: list[ServerSentEvent]) -> None:
+        """Read whole lines (LF ends each of them)."""
+        start = 0
+        while self._open and start < len(lines):
+            stop = lines.index(b"\n", start)
+            if stop > start:
+                self._field(lines[start:stop])
+                if self._error is not None:
+                    return
+            else:
+                self._dispatch(events)
+            start = stop + 1
+        frames = lines[start:].split(b"\n\n")
+        rest = frames.pop()
+        for frame in frames:
+            # Nearly every frame of a chat stream is one data line: it needs no state.
+            if frame.startswith(b"data: ") and b"\n" not in frame and len(frame) <= self._limit:
+                events.append(
+                    ServerSentEvent(frame[6:].decode("utf-8", "replace"), "message", self.last_event_id, None)
+                )
+                continue
+            for line in frame.split(b"\n"):
+                if line:
+                    self._field(line)
+                    if self._error is not None:
+                        return
+                else:
+                    self._dispatch(events)
+            self._dispatch(events)
+        for line in rest.split(b"\n")[:-1]:
+            if line:
+                self._field(line)
+                if self._error is not None:
+                    return
+            else:
+                self._dispatch(events)
+
+    def _field(self, line: bytes) -> None:
+        if self._size + len(line) > self._limit:
+            self._fail()
+            return
+        if line.startswith(b":"):
+            return  # a comment counts only while it is being read: a stream of keep-alives has no end
+        self._open = True
+        self._size += len(line)
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self._data.append(value)
+        elif name == b"event":
+            self._event = value
+        elif name == b"id":
+            if b"\0" not in value:
+                self.last_event_id = value.decode("utf-8", "replace")
+        elif name == b"retry":
+            if value.isdigit() and len(value) <= 18:
+                self.retry = self._event_retry = int(value)
+        elif name == b"error":
+            if value:
+                self._errors.append(value)
+        elif line.startswith(b"{") and b'"error"' in line:
+            self._errors.append(line)
+
+    def _dispatch(self, events: list[ServerSentEvent]) -> None:
+        if not self._open:
+            return
+        if self._errors:  # first, because readers stop at a `[DONE]` in the same frame
+            error = b"\n".join(self._errors).decode("utf-8", "replace")
+            events.append(ServerSentEvent(error, "error", self.last_event_id, self._event_retry))
+            self._errors.clear()
+        if self._data:
+            data = b"\n".join(self._data).decode("utf-8", "replace")
+            event = self._event.decode("utf-8", "replace") or "message"
+            events.append(ServerSentEvent(data, event, self.last_event_id, self._event_retry))
+            self._data.clear()
+        self._open = False
+        self._size = 0
+        self._event = b""
+        self._event_retry = None
+
+    def _fail(self) -> None:
+        self._error = SSEError(
+            f"an event of the stream is larger than {self._limit} bytes;"
+            " raise max_event_bytes if the source is trusted, else check that the input is an event stream"
+        )
+        self._line.clear()
+        self._data.clear()
+
+
+def encode_sse_frame(data: str, *, event: str | None = None, id: str | None = None) -> bytes:  # noqa: A002, RUF100
+    r"""Write one event as a frame: `b"data: ...\n\n"`, one data line for each line of `data`.
+
+    A lone surrogate, which UTF-8 cannot carry, is written as the JSON escape of the same code unit.
+
+    Args:
+        data: The text; for JSON, compact or not.
+        event: The event type, left out by default as OpenAI and AG-UI do.
+        id: The event id that a reconnecting client will send back.
+
+    Raises:
+        SSEError: `event` or `id` holds a line break or NUL.
+    """
+    head = ""
+    for name, value in (("event", event), ("id", id)):
+        if value is not None:
+            if any(mark in value for mark in "\r\n\0"):
+                raise SSEError(f"the {name} of a frame cannot hold a line break or NUL: {value!r}")
+            head += f"{name}: {value}\n"
+    if "\n" in data or "\r" in data:
+        data = data.replace("\r\n", "\n").replace("\r", "\n").replace("\n", "\ndata: ")
+    return f"{head}data: {data}\n\n".encode("utf-8", "backslashreplace")
+
+
+class ChatSSEDecoder:
+    """Incremental decoder of a Chat Completions stream: bytes to chunk dicts.
+
+    Nothing is raised for what the server sent, except the size limit: an error of any form is one
+    `{"error": {...}}` chunk, which clients and the converter know, and decoding goes on behind it.
+
+    * `event: error`, `error:` fields, bare error lines and flat `{"object": "error"}` bodies become `{"error": body}`.
+    * A frame that is no JSON object becomes an `{"error": {"type": "invalid_frame", ...}}` with its number.
+    * Empty frames are skipped; two chunks fused into one frame are taken apart.
+    """
+
+    def __init__(self, *, max_event_bytes: int = _DEFAULT_LIMIT) -> None:
+        """Start at the beginning of a stream; `max_event_bytes` as for `SSEDecoder`."""
+        self.done = False
+        """True once `[DONE]` was read; what follows it is ignored."""
+        self._decoder = SSEDecoder(max_event_bytes=max_event_bytes)
+        self._frames = 0
+
+    def feed(self, data: bytes) -> list[dict[str, Any]]:
+        """Take the next bytes and return the chunks they complete; `SSEError` as for `SSEDecoder.feed`."""
+        return [] if self.done else self._read(self._decoder.feed(data))
+
+    def flush(self) -> list[dict[str, Any]]:
+        """End the stream and return the chunk of an unfinished last frame, if there is one."""
+        return [] if self.done else self._read(self._decoder.flush())
+
+    def _read(self, events: list[ServerSentEvent]) -> list[dict[str, Any]]:
+        chunks: list[dict[str, Any]] = []
+        for data, event, _, _ in events:
+            self._frames += 1
+            if _read_frame(data, event, self._frames, chunks):
+                self.done = True
+                break
+        return chunks
+
+
+def decode_chat_chunks(events: Iterable[ServerSentEvent]) -> Iterator[dict[str, Any]]:
+    """Read the chunks of decoded events up to `[DONE]`, with the same rules as `ChatSSEDecoder`."""
+    for number, (data, event, _, _) in enumerate(events, 1):
+        chunks: list[dict[str, Any]] = []
+        done = _read_frame(data, event, number, chunks)
+        yield from chunks
+        if done:
+            return
+
+
+def _read_frame(data: str, event: str, number: int, chunks: list[dict[str, Any]]) -> bool:
+    """Add the chunks of one frame; True when the frame ends the stream."""
+    if data.startswith("[DONE]") or data == '"[DONE]"':
+        return True
+    if not data.strip():
+        return False
+    try:
+        body = _parse_json(data)
+    except ValueError as error:
+        if event == "error":
+            chunks.append({"error": {"message": data}})
+            return False
+        fused = data.split("\n")
+        if len(fused) > 1 and all(_is_whole_frame(line) for line in fused):
+            return any(_read_frame(line, event, number, chunks) for line in fused)
+        chunks.append(_invalid_frame(number, f"is not JSON: {error}"))
+        return False
+    if not isinstance(body, dict):
+        if event == "error":
+            chunks.append({"error": {"message": data}})
+        else:
+            chunks.append(_invalid_frame(number, "is JSON, but not an object"))
+        return False
+    chunk = cast("dict[str, Any]", body)
+    if not chunk.get("error") and (event == "error" or chunk.get("object") == "error"):
+        chunk = {"error": chunk}
+    chunks.append(chunk)
+    return False
+
+
+def _is_whole_frame(line: str) -> bool:
+    if not line or line.startswith("[DONE]"):
+        return True
+    try:
+        return isinstance(_parse_json(line), dict)
+    except ValueError:
+        return False
+
+
+def _parse_json(text: str) -> object:
+    try:
+        return from_json(text)
+    except ValueError:
+        pass  # the fast parser refuses lone surrogates, which split emoji leave in real streams
+    try:
+        return cast("object", json.loads(text))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{error.msg} at character {error.pos}") from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _invalid_frame(number: int, problem: str) -> dict[str, Any]:
+    # The frame's own text stays out of the message: it may hold user data.
+    return {"error": {"message": f"frame {number} of the stream {problem}", "type": "invalid_frame"}}
