@@ -48,7 +48,9 @@ class AssertAgui(Protocol):
 
 @pytest.fixture
 def agui_replay(request: pytest.FixtureRequest) -> AguiReplay:
-    """Replay a recorded trace: `events = agui_replay("trace.jsonl")`.
+    """Give a function that replays a recorded trace.
+
+    `events = agui_replay("trace.jsonl")` is all a test needs.
 
     A relative path is looked for beside the test's file, then in pytest's root directory. The lines of a trace are taken
     as well. Ids are counted (`id-1`, `id-2`, ...) unless `options` say otherwise, so the events can be compared whole.
@@ -86,7 +88,7 @@ def _events(wire: Iterable[str]) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def assert_agui() -> AssertAgui:
-    """Assert that events are valid AG-UI: `assert_agui(events)`.
+    """Give an assertion that events are valid AG-UI.
 
     The rules are those of `dragent_stream.check`. `lifecycle=False` is for events without RUN_STARTED and a terminal
     event; `run_input` is the request, against which ids, frontend tools and the client's version are judged too.
