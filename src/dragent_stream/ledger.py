@@ -1,0 +1,639 @@
+"""RunLedger: what is open in one run, and the legal order of what may come next. Both delivery paths write through it.
+
+```
+run    NEW ──start_run──▶ RUNNING ──finish_run / fail_run / cancel_run──▶ ENDED   (nothing is written after ENDED)
+turn   reasoning? text? calls*  ──finish reason / a step / text after complete calls / the end──▶ over; the next one begins
+       with the next content
+call   HELD ──name and arguments known (frontend tools: arguments complete)──▶ OPEN ──end of turn──▶ ENDED ──▶ answered
+```
+
+Order inside a turn: reasoning closes when text or a call begins; text closes when the first call opens; text between
+argument fragments opens a message of its own; calls end at the end of the turn; a RESULT follows its END. At a failure
+what is open is closed, except a call whose arguments are incomplete: its END would make clients execute it
+(CopilotKit runs a call that has no result, whatever comes after it).
+
+Every message has a fresh id: clients find messages by id alone and append to whatever has it. A call keeps the
+provider's id unless the thread used it before. The calls of a turn share a parent, the id of the turn's message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum, auto
+from typing import Any, Generic, TypeVar, cast
+
+from dragent_stream.chunks import Finish, ToolCallDelta, Usage
+from dragent_stream.events import EventWriter, ModelEvents
+from dragent_stream.options import ConverterOptions
+from dragent_stream.tool_calls import CallState, ToolCall, TurnCalls
+
+__all__ = ["OpenMessage", "RunLedger", "RunPhase"]
+
+E = TypeVar("E")
+
+_REPLACEMENT = "\ufffd"
+
+
+class RunPhase(Enum):
+    """Where a run stands."""
+
+    NEW = auto()
+    RUNNING = auto()
+    ENDED = auto()
+
+
+class OpenMessage(Generic[E]):
+    """A started text, reasoning message or call, and what writes its deltas.
+
+    Attributes:
+        id: The id on the wire.
+        high: The first half of a surrogate pair whose second half has not come yet.
+    """
+
+    __slots__ = ("high", "id", "reasoning", "write")
+
+    def __init__(self, message_id: str, write: Callable[[str], E], *, reasoning: bool = False) -> None:
+        self.id = message_id
+        self.write = write
+        self.reasoning = reasoning
+        self.high = ""
+
+
+class _Turn(Generic[E]):
+    """One answer of the model."""
+
+    __slots__ = ("announced", "calls", "encrypted", "finish_id", "message_id", "over", "reasoning", "stopped", "text")
+
+    def __init__(self, message_id: str) -> None:
+        self.message_id = message_id
+        self.announced = False  # a text message has taken message_id
+        self.text: OpenMessage[E] | None = None
+        self.reasoning: OpenMessage[E] | None = None
+        self.encrypted: list[str] = []  # waits for a message to belong to
+        self.calls = TurnCalls()
+        self.over = False
+        # "stop" may come on every chunk (BerriAI/litellm#2195): the turn goes on if the same answer does.
+        self.stopped = False
+        self.finish_id = ""
+
+
+class RunLedger(Generic[E]):
+    """Everything that is open in one run.
+
+    Args:
+        events: The writer of the events; ag_ui objects by default.
+        options: See `ConverterOptions`.
+        thread_id: The thread's id; a fresh one where empty.
+        run_id: The run's id; a fresh one where empty.
+        protocol_version: What the client's request stated, e.g. "1.0"; None for clients before 1.0.
+        used_call_ids: Tool-call ids that the thread's history holds; a call that brings one gets a fresh id.
+
+    Attributes:
+        exact_results: Results come from `tool_result` alone; the steps' ends give none.
+        hot_text: What writes the next text delta while nothing but a text message is open; else None.
+        chunk_id: The id of the chunk being converted; tells two answers apart after a "stop".
+        chunks_seen: The chunk path has delivered something, so it owns the text of the root agent.
+        steps_seen: Steps arrive in this run, so results are to be expected.
+        dropped: Tool-call deltas that belonged nowhere: repeated deliveries, fragments of calls without a name.
+    """
+
+    def __init__(
+        self,
+        events: EventWriter[E] | None = None,
+        *,
+        options: ConverterOptions | None = None,
+        thread_id: str = "",
+        run_id: str = "",
+        protocol_version: str | None = None,
+        used_call_ids: Iterable[str] = (),
+    ) -> None:
+        self.options = options or ConverterOptions()
+        self.thread_id = thread_id
+        self.run_id = run_id
+        self.phase = RunPhase.NEW
+        self.exact_results = False
+        self.hot_text: Callable[[str], E] | None = None
+        self.chunk_id = ""
+        self.chunks_seen = False
+        self.steps_seen = False
+        self.dropped = 0
+        self._events = events or cast("EventWriter[E]", ModelEvents())
+        self._new_id = self.options.new_id
+        self._speaks_1_0 = _at_least_1_0(protocol_version)
+        self._out: list[E] = []
+        self._turn: _Turn[E] | None = None
+        self._side: dict[str, OpenMessage[E]] = {}  # messages of the step path, by wire id
+        self._steps: list[str] = []
+        self._calls: list[ToolCall] = []  # shown or announced, and not answered yet
+        self._used_call_ids = set(used_call_ids)
+        self._usage: dict[tuple[str, str], Usage] = {}
+        self._step_usage: dict[tuple[str, str], Usage] = {}
+        self._call_usage: tuple[tuple[str, str], Usage] | None = None
+        self._chunks_over = False
+        self._workflow_over = False
+        self._chunks_count = False  # the chunk path reports usage, so the root agent's steps need not
+
+    @property
+    def finished(self) -> bool:
+        """A terminal event was written."""
+        return self.phase is RunPhase.ENDED
+
+    def drain(self) -> list[E]:
+        """The events written since the last call."""
+        out, self._out = self._out, []
+        return out
+
+    def keep(self, events: list[E]) -> None:
+        """Put drained events back, in front: they are part of a conversion that is still going on."""
+        self._out[:0] = events
+
+    # The run.
+
+    def start_run(self) -> list[E]:
+        """RUN_STARTED, once."""
+        if self.phase is RunPhase.NEW:
+            self.phase = RunPhase.RUNNING
+            self.thread_id = self.thread_id or self._new_id()
+            self.run_id = self.run_id or self._new_id()
+            self._out.append(self._events.run_started(self.thread_id, self.run_id))
+        return self.drain()
+
+    def finish_run(self) -> list[E]:
+        """Close everything and write RUN_FINISHED; nothing if the run has ended."""
+        if self.phase is RunPhase.ENDED:
+            return self.drain()
+        self.close()
+        outcome: dict[str, Any] = {"type": "success"}
+        pending = [call.wire_id for call in self._calls if call.frontend and call.state is CallState.ENDED]
+        if pending and self._speaks_1_0:
+            outcome["pendingToolCallIds"] = pending
+        self._out.append(
+            self._events.run_finished(self.thread_id, self.run_id, outcome=outcome, usage=self._usage_entries())
+        )
+        self._end()
+        return self.drain()
+
+    def fail_run(self, message: str, code: str = "STREAM_ERROR") -> list[E]:
+        """Close what may be closed and write RUN_ERROR; nothing if the run has ended."""
+        if self.phase is not RunPhase.ENDED:
+            self._close_for_error()
+            text = _well_formed(message) or "the run failed without a message"
+            self._out.append(self._events.run_error(text, code, usage=self._usage_entries()))
+            self._end()
+        return self.drain()
+
+    def cancel_run(self) -> list[E]:
+        """End a run that was stopped on purpose.
+
+        RUN_FINISHED with outcome `cancelled` for a client that speaks 1.0; RUN_ERROR with code `abort` for older ones,
+        and where a call's arguments are incomplete, so that the run cannot close in order (spec 1.0, cancellation).
+        """
+        if self.phase is RunPhase.ENDED:
+            return self.drain()
+        turn = self._turn
+        in_order = turn is None or turn.over or all(call.complete for call in turn.calls.calls)
+        if not (self._speaks_1_0 and in_order):
+            return self.fail_run("the run was stopped", "abort")
+        self.close()
+        self._out.append(
+            self._events.run_finished(
+                self.thread_id, self.run_id, outcome={"type": "cancelled"}, usage=self._usage_entries()
+            )
+        )
+        self._end()
+        return self.drain()
+
+    def chunks_ended(self) -> None:
+        """The chunk path is at its end; a workflow that ended before it ends the run now."""
+        self._chunks_over = True
+        if self._workflow_over:
+            self.keep(self.finish_run())
+
+    def workflow_ended(self) -> None:
+        """The step path, which owns this run's lifecycle, is at its end; the run ends when the chunk path has, too."""
+        self._workflow_over = True
+        if self._chunks_over or not self.chunks_seen:
+            self.keep(self.finish_run())
+
+    def close(self) -> None:
+        """Close everything that is open, in order, and answer the calls that the run went past."""
+        self.end_turn()
+        for message in list(self._side.values()):
+            self.close_message(message)
+        self._go_past(self._calls)
+        while self._steps:
+            self._out.append(self._events.step_finished(self._steps.pop()))
+
+    def _end(self) -> None:
+        self.phase = RunPhase.ENDED
+        self.hot_text = None
+
+    def _close_for_error(self) -> None:
+        turn = self._turn
+        if turn and not turn.over:
+            self._close_speech(turn)
+            self._show_leftover(turn)
+            for call in turn.calls.calls:
+                if call.complete:
+                    self._end_call(call)
+                elif call.state is CallState.HELD and call.name and not self._is_frontend(call):
+                    self._show(call)
+            turn.over = True
+        for message in list(self._side.values()):
+            self.close_message(message)
+        while self._steps:
+            self._out.append(self._events.step_finished(self._steps.pop()))
+
+    # The turn.
+
+    def text(self, delta: str) -> None:
+        """Answer text of the model."""
+        if not delta or self.phase is RunPhase.ENDED:
+            return
+        turn = self._speaking_turn(text=True)
+        self._close_reasoning(turn)
+        message = turn.text
+        if message is None:
+            # The turn's own message, unless calls have already named it as their parent.
+            own = not turn.announced and not turn.calls.calls
+            turn.announced = True
+            message = turn.text = self.open_text(turn.message_id if own else self._new_id())
+            for value in turn.encrypted:
+                self._out.append(self._events.encrypted_value("message", message.id, value))
+            turn.encrypted.clear()
+        self.write(message, delta)
+        self.hot_text = None if turn.calls.calls or message.high else message.write
+
+    def reasoning(self, delta: str) -> None:
+        """A thought of the model. Open text stays open: one answer is one message."""
+        if not delta or self.phase is RunPhase.ENDED:
+            return
+        turn = self._speaking_turn()
+        self.hot_text = None
+        if turn.reasoning is None:
+            turn.reasoning = self.open_reasoning()
+        self.write(turn.reasoning, delta)
+
+    def encrypted(self, value: str) -> None:
+        """Encrypted reasoning; it belongs to the open thought, else to the next text of the turn."""
+        if self.phase is RunPhase.ENDED:
+            return
+        turn = self._speaking_turn()
+        if turn.reasoning or turn.text:
+            message = cast("OpenMessage[E]", turn.reasoning or turn.text)
+            self._out.append(self._events.encrypted_value("message", message.id, _well_formed(value)))
+        else:
+            turn.encrypted.append(_well_formed(value))
+
+    def tool_call(self, delta: ToolCallDelta) -> None:
+        """One tool-call delta of the model."""
+        if self.phase is RunPhase.ENDED:
+            return
+        turn = self._calling_turn()
+        self.hot_text = None
+        known = len(turn.calls.calls)
+        dropped = turn.calls.dropped
+        placed = turn.calls.place(delta)
+        self.dropped += turn.calls.dropped - dropped
+        if placed is None:
+            return
+        call, text = placed
+        if len(turn.calls.calls) > known:
+            self._calls.append(call)
+            if before := turn.calls.taken(call):
+                self._end_call(before)
+        self._take(call, text)
+
+    def finish_answer(self, reason: Finish) -> None:
+        """The model said why it stopped."""
+        turn = self._turn
+        if reason == "content_filter":
+            self.keep(self.fail_run("the model's answer was stopped by a content filter", reason))
+        elif turn is None or turn.over or self.phase is RunPhase.ENDED:
+            return
+        elif reason == "length" and not all(call.complete for call in turn.calls.calls):
+            self.keep(
+                self.fail_run("the model reached its length limit inside the arguments of a tool call", reason)
+            )
+        elif reason == "stop":
+            self._close_reasoning(turn)
+            for call in turn.calls.calls:
+                if call.complete or call.blank:
+                    self._end_call(call)
+            turn.stopped, turn.finish_id = True, self.chunk_id
+            self.hot_text = None
+        else:
+            self.end_turn()
+
+    def end_turn(self) -> None:
+        """The model's answer is over: close its messages and end its calls."""
+        turn = self._turn
+        if turn is None or turn.over:
+            return
+        self.hot_text = None
+        self._close_speech(turn)
+        self._show_leftover(turn)
+        for call in turn.calls.calls:
+            self._end_call(call)
+        turn.over = True
+
+    def _next_turn(self) -> _Turn[E]:
+        self.end_turn()
+        self._count_call_usage()
+        self._go_past([call for call in self._calls if not call.running])
+        self._turn = turn = _Turn(self._new_id())
+        return turn
+
+    def _speaking_turn(self, *, text: bool = False) -> _Turn[E]:
+        """The turn that text or a thought belongs to; it follows complete calls in a new turn."""
+        turn = self._turn
+        if turn is None or turn.over:
+            return self._next_turn()
+        if turn.stopped:
+            if not text or turn.calls.calls or self.chunk_id != turn.finish_id:
+                return self._next_turn()
+            turn.stopped = False
+        if turn.calls.calls:
+            if all(call.complete for call in turn.calls.calls):
+                return self._next_turn()
+            for call in turn.calls.calls:
+                if call.state is CallState.HELD and call.name and not self._is_frontend(call):
+                    self._show(call)
+        return turn
+
+    def _calling_turn(self) -> _Turn[E]:
+        turn = self._turn
+        if turn is None or turn.over:
+            return self._next_turn()
+        if turn.stopped:
+            if self.chunk_id != turn.finish_id:
+                return self._next_turn()
+            turn.stopped = False
+        return turn
+
+    # Messages.
+
+    def open_text(self, message_id: str) -> OpenMessage[E]:
+        """Start a text message."""
+        self._out.append(self._events.text_start(message_id))
+        return OpenMessage(message_id, self._events.text_writer(message_id))
+
+    def open_reasoning(self) -> OpenMessage[E]:
+        """Start a reasoning span with its message, under a fresh id."""
+        message_id = self._new_id()
+        self._out.extend(self._events.reasoning_start(message_id))
+        return OpenMessage(message_id, self._events.reasoning_writer(message_id), reasoning=True)
+
+    def open_side(self, *, reasoning: bool) -> OpenMessage[E]:
+        """Start a message beside the turn's own: a model call of the step path."""
+        if reasoning:
+            message = self.open_reasoning()
+        else:
+            turn = self._turn if self._turn and not self._turn.over else self._next_turn()
+            own = not turn.announced and not turn.calls.calls
+            turn.announced = True
+            message = self.open_text(turn.message_id if own else self._new_id())
+        self._side[message.id] = message
+        return message
+
+    def write(self, message: OpenMessage[E], delta: str) -> None:
+        """Write one delta; halves of a surrogate pair are joined, lone ones replaced."""
+        if message.high or not delta.isascii():
+            delta = message.high + delta
+            message.high = ""
+            if "\ud800" <= delta[-1] <= "\udbff":
+                message.high, delta = delta[-1], delta[:-1]
+            delta = _well_formed(delta)
+        if delta:
+            self._out.append(message.write(delta))
+
+    def close_message(self, message: OpenMessage[E]) -> None:
+        """End a text or reasoning message."""
+        self._side.pop(message.id, None)
+        if message.high:
+            self._out.append(message.write(_REPLACEMENT))
+        if message.reasoning:
+            self._out.extend(self._events.reasoning_end(message.id))
+        else:
+            self._out.append(self._events.text_end(message.id))
+
+    def _close_reasoning(self, turn: _Turn[E]) -> None:
+        if turn.reasoning:
+            self.close_message(turn.reasoning)
+            turn.reasoning = None
+
+    def _close_speech(self, turn: _Turn[E]) -> None:
+        self._close_reasoning(turn)
+        if turn.text:
+            self.close_message(turn.text)
+            turn.text = None
+
+    # Calls.
+
+    def calls_of_turn(self) -> Iterator[ToolCall]:
+        """The unanswered calls, oldest first: what a starting tool may belong to."""
+        return (call for call in self._calls if not call.answered and not call.frontend)
+
+    def whole_call(self, name: str, arguments: str) -> ToolCall:
+        """Show a complete call that only the step path knows."""
+        turn = self._turn if self._turn and not self._turn.over else self._next_turn()
+        call = ToolCall(None, "", name)
+        turn.calls.calls.append(call)
+        self._calls.append(call)
+        self._take(call, arguments)
+        self._end_call(call)
+        return call
+
+    def tool_runs(self, call: ToolCall) -> None:
+        """A call is being executed: its arguments are complete, and so is the model's turn."""
+        call.running = True
+        if call.state is not CallState.ENDED and (call.complete or call.blank):
+            self.end_turn()
+
+    def answer(self, call: ToolCall, content: str) -> None:
+        """The result of a call; it waits for the call's END."""
+        call.running = False
+        if call.answered or call.frontend or self.phase is RunPhase.ENDED:
+            return
+        if call.state is not CallState.ENDED and call.complete:
+            self.end_turn()
+        if call.state is not CallState.ENDED:
+            call.held_result = content
+            return
+        call.answered = True
+        self._calls.remove(call)
+        self._out.append(self._events.call_result(self._new_id(), call.wire_id, _well_formed(content)))
+
+    def tool_started(self, tool_call_id: str) -> list[E]:
+        """The model's call of this id is being executed."""
+        self.steps_seen = True
+        if call := self._call_of(tool_call_id):
+            self.tool_runs(call)
+        return self.drain()
+
+    def tool_result(self, tool_call_id: str, content: str) -> list[E]:
+        """The result of the model's call of this id; a call that was never shown (a nested agent's) has none."""
+        self.steps_seen = True
+        if call := self._call_of(tool_call_id):
+            self.answer(call, content)
+        return self.drain()
+
+    def _call_of(self, tool_call_id: str) -> ToolCall | None:
+        return next((call for call in self._calls if tool_call_id in call.ids and call.held_result is None), None)
+
+    def _is_frontend(self, call: ToolCall) -> bool:
+        return call.name in self.options.frontend_tools
+
+    def _take(self, call: ToolCall, text: str) -> None:
+        """Append to a call and show what may be shown."""
+        if text:
+            call.append(text)
+        if call.state is CallState.OPEN:
+            if text:
+                self.write(cast("OpenMessage[E]", call.writer), text)
+        elif call.state is CallState.ENDED:
+            self.dropped += bool(text)
+        elif call.name and call.parts and (call.complete or not self._is_frontend(call)):
+            self._show(call)
+        if call.held_result is not None and call.complete:
+            self._end_call(call)
+
+    def _show(self, call: ToolCall) -> None:
+        """START, and the arguments so far."""
+        turn = self._turn
+        if turn:
+            self._close_reasoning(turn)
+            if turn.text and not any(other.state is not CallState.HELD for other in turn.calls.calls):
+                self._close_speech(turn)
+        call.frontend = self._is_frontend(call)
+        call.state = CallState.OPEN
+        free = call.provider_id and call.provider_id not in self._used_call_ids
+        call.wire_id = _well_formed(call.provider_id) if free else self._new_id()
+        self._used_call_ids.add(call.provider_id)
+        self._used_call_ids.add(call.wire_id)
+        self._out.append(
+            self._events.call_start(call.wire_id, _well_formed(call.name), turn.message_id if turn else None)
+        )
+        if call.signature:
+            self._out.append(self._events.encrypted_value("tool-call", call.wire_id, _well_formed(call.signature)))
+        writer = OpenMessage(call.wire_id, self._events.arguments_writer(call.wire_id))
+        call.writer = writer
+        if call.parts:
+            self.write(writer, call.arguments)
+
+    def _end_call(self, call: ToolCall) -> None:
+        if call.state is CallState.ENDED:
+            return
+        if call.state is CallState.HELD:
+            if not call.name:
+                self.dropped += 1  # AG-UI has no call without a name
+                self._calls.remove(call)
+                call.state = CallState.ENDED
+                return
+            self._show(call)
+        writer = cast("OpenMessage[E]", call.writer)
+        if call.blank:
+            # Arguments go back to the provider in the next turn, where "" is no JSON.
+            call.append("{}")
+            self._out.append(writer.write("{}"))
+        if writer.high:
+            self._out.append(writer.write(_REPLACEMENT))
+        self._out.append(self._events.call_end(call.wire_id))
+        call.state = CallState.ENDED
+        if call.held_result is not None:
+            self.answer(call, call.held_result)
+
+    def _show_leftover(self, turn: _Turn[E]) -> None:
+        for call, text in turn.calls.leftover():
+            self._calls.append(call)
+            self._take(call, text)
+
+    def _go_past(self, calls: list[ToolCall]) -> None:
+        """Answer backend calls that the run has left behind; without steps nobody here executes them."""
+        if self.steps_seen:
+            for call in list(calls):
+                if call.state is CallState.ENDED:
+                    self.answer(call, "")
+
+    # Steps, custom events, usage.
+
+    def step_started(self, name: str) -> bool:
+        """STEP_STARTED; False if a step of this name is open (AG-UI allows one)."""
+        if self.phase is RunPhase.ENDED or name in self._steps:
+            return False
+        self._steps.append(name)
+        self._out.append(self._events.step_started(_well_formed(name)))
+        return True
+
+    def step_finished(self, name: str) -> None:
+        """STEP_FINISHED of an open step."""
+        if name in self._steps and self.phase is not RunPhase.ENDED:
+            self._steps.remove(name)
+            self._out.append(self._events.step_finished(_well_formed(name)))
+
+    def custom(self, name: str, value: Any) -> None:
+        """CUSTOM; the value is JSON."""
+        if self.phase is not RunPhase.ENDED:
+            self._out.append(self._events.custom(name, value))
+
+    def chunk_usage(self, usage: Usage, *, provider: str, model: str, adds: bool) -> None:
+        """What the chunk path says a model call has used so far; the last word of a call counts."""
+        before = self._call_usage
+        if adds and before:
+            usage = before[1].plus(usage)
+        self._chunks_count = True
+        self._step_usage.clear()
+        self._call_usage = (provider or (before[0][0] if before else ""), model), usage
+
+    def step_usage(self, usage: Usage, *, provider: str, model: str, nested: bool) -> None:
+        """What the step path says a model call has used; the root agent's calls count if the chunks say nothing."""
+        if self._chunks_count and not nested:
+            return
+        totals = self._usage if nested else self._step_usage
+        key = (provider, model)
+        totals[key] = totals.get(key, Usage()).plus(usage)
+
+    def _count_call_usage(self) -> None:
+        if self._call_usage:
+            key, usage = self._call_usage
+            self._usage[key] = self._usage.get(key, Usage()).plus(usage)
+            self._call_usage = None
+
+    def _usage_entries(self) -> list[dict[str, Any]]:
+        self._count_call_usage()
+        entries: list[dict[str, Any]] = []
+        for (provider, model), usage in [*self._usage.items(), *self._step_usage.items()]:
+            entry: dict[str, Any] = {"provider": provider} if provider else {}
+            if model:
+                entry["model"] = model
+            for name, count in zip(_USAGE_FIELDS, usage, strict=True):
+                if count is not None:
+                    entry[name] = count
+            entries.append(entry)
+        return entries
+
+
+_USAGE_FIELDS = (
+    "inputTokens",
+    "outputTokens",
+    "totalTokens",
+    "reasoningTokens",
+    "cachedInputTokens",
+    "cacheWriteInputTokens",
+)
+
+
+def _well_formed(text: str) -> str:
+    """The text with surrogate pairs joined and lone surrogates replaced: it can be written as UTF-8."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def _at_least_1_0(version: str | None) -> bool:
+    major = (version or "").partition(".")[0]
+    return major.isdecimal() and int(major) >= 1

@@ -1,0 +1,112 @@
+"""Whole runs: a chunk stream between RUN_STARTED and one terminal event, as ag_ui objects or as SSE frames."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from ag_ui.core import BaseEvent, RunAgentInput
+
+from dragent_stream.errors import ConversionError
+from dragent_stream.events import EventWriter, ModelEvents, WireEvents
+from dragent_stream.ledger import RunLedger
+from dragent_stream.options import ConverterOptions
+from dragent_stream.stream_converter import ChunkConverter, ChunkSource, convert_upstream
+
+__all__ = ["ledger_for", "stream_agui_run", "stream_agui_sse"]
+
+E = TypeVar("E")
+
+
+async def stream_agui_run(
+    chunks: ChunkSource,
+    run_input: RunAgentInput | Mapping[str, Any] | None = None,
+    *,
+    options: ConverterOptions | None = None,
+) -> AsyncGenerator[BaseEvent, None]:
+    """Convert a chunk stream into one whole AG-UI run of ag_ui objects.
+
+    Args:
+        chunks: The chunks; see `ChunkSource`.
+        run_input: The client's request; gives thread and run id, frontend tools, protocol version and the ids that the
+            history uses. Fresh ids where None.
+        options: See `ConverterOptions`.
+
+    Yields:
+        RUN_STARTED, the events of the chunks, and RUN_FINISHED or RUN_ERROR.
+    """
+    async for event in _run(chunks, ledger_for(run_input, ModelEvents(), options)):
+        yield event
+
+
+async def stream_agui_sse(
+    chunks: ChunkSource,
+    run_input: RunAgentInput | Mapping[str, Any] | None = None,
+    *,
+    options: ConverterOptions | None = None,
+) -> AsyncGenerator[bytes, None]:
+    """`stream_agui_run` as the bytes of an SSE response, one `data: {…}` frame per event; no event objects are made."""
+    async for frame in _run(chunks, ledger_for(run_input, WireEvents(), options)):
+        yield frame
+
+
+async def _run(chunks: ChunkSource, ledger: RunLedger[E]) -> AsyncGenerator[E, None]:
+    for event in ledger.start_run():
+        yield event
+    upstream = convert_upstream(chunks, ChunkConverter(ledger))
+    try:
+        async for events in upstream:
+            for event in events:
+                yield event
+    finally:
+        await upstream.aclose()
+    for event in ledger.finish_run():
+        yield event
+
+
+def ledger_for(
+    run_input: RunAgentInput | Mapping[str, Any] | None,
+    events: EventWriter[E],
+    options: ConverterOptions | None = None,
+) -> RunLedger[E]:
+    """The ledger of the run that a request asks for.
+
+    Args:
+        run_input: A RunAgentInput of any ag-ui-protocol version, its wire mapping, or None.
+        events: The writer.
+        options: The request's frontend tools are added to theirs.
+
+    Raises:
+        ConversionError: `run_input` is of another type.
+    """
+    options = options or ConverterOptions()
+    if run_input is None:
+        return RunLedger(events, options=options)
+    if isinstance(run_input, RunAgentInput):
+        fields: Mapping[str, Any] = run_input.model_dump(by_alias=True)
+    elif isinstance(run_input, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        fields = run_input
+    else:
+        raise ConversionError(f"run_input must be a RunAgentInput or a mapping, not {type(run_input).__name__}")
+    tools = frozenset(str(tool["name"]) for tool in fields.get("tools") or () if tool.get("name"))
+    if tools:
+        options = replace(options, frontend_tools=options.frontend_tools | tools)
+    version = fields.get("protocolVersion")
+    return RunLedger(
+        events,
+        options=options,
+        thread_id=str(fields.get("threadId") or ""),
+        run_id=str(fields.get("runId") or ""),
+        protocol_version=version if isinstance(version, str) else None,
+        used_call_ids=_call_ids(fields.get("messages") or ()),
+    )
+
+
+def _call_ids(messages: Any) -> set[str]:
+    return {
+        str(call["id"])
+        for message in cast("list[Mapping[str, Any]]", messages)
+        for call in message.get("toolCalls") or ()
+        if call.get("id")
+    }

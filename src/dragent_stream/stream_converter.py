@@ -1,0 +1,256 @@
+"""From a chunk stream to AG-UI events: `ChunkConverter` decides, `convert_chunks_to_agui_events` awaits."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Generic, TypeAlias, TypeVar, cast
+
+import anyio
+from ag_ui.core import BaseEvent
+
+from dragent_stream.chunks import Chunk, ChunkReader, Usage, plain_text
+from dragent_stream.errors import ConversionError
+from dragent_stream.ledger import RunLedger
+from dragent_stream.options import ConverterOptions
+from dragent_stream.response import DRAgentEventResponse
+
+__all__ = ["ChunkConverter", "ChunkSource", "convert_chunks_to_agui_events", "error_text", "open_upstream"]
+
+logger = logging.getLogger("dragent_stream")
+
+E = TypeVar("E")
+ChunkSource: TypeAlias = AsyncIterable[Any] | Iterable[Any] | Awaitable[AsyncIterable[Any]]
+"""An async iterable of chunks, an awaitable of one (openai's `create(stream=True)`), or a plain iterable."""
+
+
+class ChunkConverter(Generic[E]):
+    """Chunks in, events out; no clock, no await.
+
+    Args:
+        ledger: The run to write to; a new one, with `options`, where None.
+        options: Of a new ledger; give them to the ledger where there is one.
+
+    Attributes:
+        ledger: The run this converter writes to.
+        model: The model that the last chunks named; empty before.
+        usage: What the current model call has used so far, or None.
+        ignored_choices: How many choices beside the converted one were passed over.
+    """
+
+    __slots__ = ("_reader", "_think", "ledger", "model", "usage")
+
+    def __init__(self, ledger: RunLedger[E] | None = None, options: ConverterOptions | None = None) -> None:
+        if ledger is not None and options is not None and options is not ledger.options:
+            raise ConversionError("options belong to the ledger: RunLedger(options=…), then ChunkConverter(ledger)")
+        self.ledger: RunLedger[E] = ledger or RunLedger(options=options)
+        self.model = ""
+        self.usage: Usage | None = None
+        self._reader = ChunkReader()
+        self._think = _ThinkTags() if self.ledger.options.think_tags else None
+
+    @property
+    def done(self) -> bool:
+        """The run has its terminal event; later chunks are not read."""
+        return self.ledger.finished
+
+    @property
+    def ignored_choices(self) -> int:
+        """How many choices beside the converted one were passed over."""
+        return self._reader.ignored_choices
+
+    def feed(self, chunk: object) -> list[E]:
+        """The events of one chunk; none after a terminal event. Never raises for what a provider sends."""
+        ledger = self.ledger
+        if (write := ledger.hot_text) and self._reader.choice_index is not None:
+            text = plain_text(chunk, self._reader.choice_index)
+            if text is not None and text.isascii():
+                return [write(text)] if text else []
+        if ledger.finished:
+            return []
+        record = self._reader.read(chunk)
+        if record is not None:
+            self._act(record)
+        return ledger.drain()
+
+    def finish(self) -> list[E]:
+        """The upstream ended normally: close what is open. The run's own end is its owner's to write."""
+        ledger = self.ledger
+        if not ledger.finished:
+            if self._think:
+                self._speak(self._think.flush())
+            ledger.end_turn()
+            ledger.chunks_ended()
+        return ledger.drain()
+
+    def fail(self, exc: BaseException) -> list[E]:
+        """The upstream failed: close what may be closed and write the one RUN_ERROR."""
+        ledger = self.ledger
+        if self._think and not ledger.finished:
+            self._speak(self._think.flush())
+        events = ledger.drain()
+        return events + ledger.fail_run(error_text(exc, ledger.options), getattr(exc, "code", None) or "STREAM_ERROR")
+
+    def _act(self, record: Chunk) -> None:
+        ledger = self.ledger
+        ledger.chunk_id = record.id
+        self.model = record.model or self.model
+        if record.reasoning:
+            ledger.reasoning(record.reasoning)
+        for value in record.encrypted:
+            ledger.encrypted(value)
+        if record.text:
+            ledger.chunks_seen = True
+            self._speak(self._think.feed(record.text) if self._think else [(False, record.text)])
+        for delta in record.tool_calls:
+            ledger.chunks_seen = True
+            if self._think:
+                self._speak(self._think.flush())
+            ledger.tool_call(delta)
+        if record.tool_result:
+            ledger.steps_seen = True
+            ledger.keep(ledger.tool_result(*record.tool_result))
+        if record.usage:
+            self.usage = record.usage
+            ledger.chunk_usage(record.usage, provider=record.provider, model=self.model, adds=record.usage_adds)
+        if record.error:
+            ledger.keep(self.fail(record.error))
+        elif record.finish:
+            if self._think:
+                self._speak(self._think.flush())
+            ledger.finish_answer(record.finish)
+
+    def _speak(self, pieces: Iterable[tuple[bool, str]]) -> None:
+        ledger = self.ledger
+        for is_thought, piece in pieces:
+            (ledger.reasoning if is_thought else ledger.text)(piece)
+        if self._think:
+            ledger.hot_text = None
+
+
+class _ThinkTags:
+    """Splits content at `<think>` tags; holds back only what could be the beginning of one."""
+
+    __slots__ = ("_held", "_inside")
+
+    _TAG = re.compile(r"<(/?)(?:think|thinking|reasoning)>")
+    _MAY_BE_TAG = re.compile(r"<[/a-z]{0,10}$")
+    _TAGS = tuple(f"<{slash}{name}>" for slash in ("", "/") for name in ("think", "thinking", "reasoning"))
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._inside = False
+
+    def feed(self, text: str) -> list[tuple[bool, str]]:
+        """(is a thought, text) pieces that are certain by now."""
+        text = self._held + text
+        pieces: list[tuple[bool, str]] = []
+        at = 0
+        for tag in self._TAG.finditer(text):
+            closes = bool(tag[1])
+            if closes is self._inside:
+                pieces.append((self._inside, text[at : tag.start()]))
+                self._inside = not closes
+                at = tag.end()
+        rest = text[at:]
+        beginning = self._MAY_BE_TAG.search(rest)
+        keep = beginning and any(tag.startswith(beginning[0]) for tag in self._TAGS)
+        self._held = beginning[0] if beginning and keep else ""
+        pieces.append((self._inside, rest[: len(rest) - len(self._held)]))
+        return [piece for piece in pieces if piece[1]]
+
+    def flush(self) -> list[tuple[bool, str]]:
+        """What was held back was no tag."""
+        held, self._held = self._held, ""
+        return [(self._inside, held)] if held else []
+
+
+def error_text(exc: BaseException, options: ConverterOptions) -> str:
+    """What RUN_ERROR says of an exception; never empty (a dropped connection often has no text)."""
+    if options.public_error is not None:
+        return options.public_error(exc)
+    return str(exc) or type(exc).__name__
+
+
+async def convert_chunks_to_agui_events(
+    chunks: ChunkSource,
+    *,
+    ledger: RunLedger[BaseEvent] | None = None,
+    options: ConverterOptions | None = None,
+) -> AsyncGenerator[DRAgentEventResponse, None]:
+    """Convert a chunk stream into batches of AG-UI events, one batch for each chunk that says something.
+
+    An upstream exception, or an error inside the stream, ends in `RUN_ERROR(code="STREAM_ERROR")` and is not raised.
+    Cancellation and `aclose()` pass through: the upstream is closed once, in this task, and nothing more is yielded.
+    RUN_STARTED and RUN_FINISHED belong to the run's owner; `stream_agui_run` adds them.
+
+    Args:
+        chunks: The chunks; see `ChunkSource`.
+        ledger: The run to write to, shared with a `StepConverter` where the agent's steps arrive beside the chunks.
+        options: Of a new ledger.
+
+    Yields:
+        `DRAgentEventResponse(events, model, usage_metrics)`.
+    """
+    converter = ChunkConverter(ledger, options)
+    async for events in convert_upstream(chunks, converter):
+        usage, converter.usage = converter.usage, None
+        metrics = {
+            name: count
+            for name, count in zip(("prompt_tokens", "completion_tokens", "total_tokens"), usage or (), strict=False)
+            if count is not None
+        }
+        if events or metrics:
+            yield DRAgentEventResponse(events=events, model=converter.model or None, usage_metrics=metrics or None)
+
+
+async def convert_upstream(chunks: ChunkSource, converter: ChunkConverter[E]) -> AsyncGenerator[list[E], None]:
+    """Pull the upstream through a converter; yields what each chunk gave, the lists of silent chunks included."""
+    try:
+        async with open_upstream(chunks, converter.ledger.options.close_timeout) as upstream:
+            async for chunk in upstream:
+                yield converter.feed(chunk)
+                if converter.done:
+                    return
+    except Exception as exc:
+        logger.debug("the upstream failed", exc_info=exc)
+        yield converter.fail(exc)
+    else:
+        yield converter.finish()
+
+
+@asynccontextmanager
+async def open_upstream(chunks: ChunkSource, close_timeout: float) -> AsyncGenerator[AsyncIterator[Any], None]:
+    """Iterate an upstream and close it exactly once, in this task, whatever happens.
+
+    An upstream whose closing hangs is left behind after `close_timeout` seconds; one that refuses to close is logged.
+    """
+    source = await chunks if inspect.isawaitable(chunks) else chunks
+    upstream: AsyncIterator[Any] = aiter(source) if isinstance(source, AsyncIterable) else _each(source)
+    try:
+        yield upstream
+    finally:
+        # openai's AsyncStream is closed by close(), generators by aclose(); an iterable may be closed only by its maker.
+        close = _closer(upstream) or _closer(source)
+        if close is not None:
+            with anyio.move_on_after(close_timeout, shield=True) as scope:
+                try:
+                    result = close()
+                    if inspect.isawaitable(result):
+                        await result
+                except Exception as exc:
+                    logger.debug("the upstream did not close", exc_info=exc)
+            if scope.cancelled_caught:
+                logger.warning("the upstream did not close within %g s and is left behind", close_timeout)
+
+
+def _closer(upstream: object) -> Callable[[], Any] | None:
+    return getattr(upstream, "aclose", None) or getattr(upstream, "close", None)
+
+
+async def _each(chunks: Iterable[Any]) -> AsyncGenerator[Any, None]:
+    for chunk in chunks:
+        yield chunk

@@ -1,0 +1,299 @@
+"""Decide to which tool call of a model turn a tool-call delta belongs.
+
+Neither index nor id identifies a call: providers omit, repeat, change and reuse both. What decides, in this order:
+
+1. an index in use belongs to the call that took it last, unless the delta names a call of its own: a new id with a name;
+2. an id that was seen belongs to its call; where index and id disagree, the index wins (both calls may carry one id);
+3. a new id without a name continues a call whose arguments are unfinished (poolsideai/pool#9), and starts one, held
+   until its name comes, where they are complete;
+4. a fragment with neither id nor name on an unknown index continues the unfinished call;
+5. a name on a call whose arguments are complete starts the next call, if what follows is not the same arguments again:
+   a delivery repeated word for word is dropped, any other text is passed on.
+
+The name of a call may come late, in pieces, or again with every delta. Blank ids and names count as absent.
+Sources: vercel/ai `streaming-tool-call-tracker`, BerriAI/litellm#16194, ai-dynamo/dynamo#4723, sgl-project/sglang#38198.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+
+from dragent_stream.chunks import ToolCallDelta
+
+__all__ = ["CallState", "ToolCall", "TurnCalls"]
+
+_STRUCTURE = re.compile(r'["{}\[\]]')
+_IN_STRING = re.compile(r'["\\]')
+_LITERALS = frozenset({"null", "true", "false"})
+_THOUGHT_SUFFIX = "__thought__"  # LiteLLM packs Gemini's signature into the id: BerriAI/litellm#16895
+
+
+class CallState(Enum):
+    """How far the ledger has shown a call: HELD → OPEN → ENDED; a call that is never shown stays HELD."""
+
+    HELD = auto()
+    OPEN = auto()
+    ENDED = auto()
+
+
+class ToolCall:
+    """One tool call: its identity, its arguments so far, and how far the ledger has shown it.
+
+    Attributes:
+        index: The index under which it was announced, or None.
+        ids: Every id the provider gave it; `provider_id` is the first.
+        name: The tool's name; empty until it is known.
+        parts: The argument fragments, as they came.
+        closed: The arguments are one complete JSON value.
+    """
+
+    __slots__ = (
+        "_depth",
+        "echo",
+        "_escaped",
+        "_in_string",
+        "renamed",
+        "answered",
+        "closed",
+        "frontend",
+        "held_result",
+        "ids",
+        "index",
+        "name",
+        "parts",
+        "provider_id",
+        "running",
+        "signature",
+        "state",
+        "wire_id",
+        "writer",
+    )
+
+    def __init__(self, index: int | None, call_id: str, name: str) -> None:
+        self.index = index
+        self.provider_id = call_id
+        self.ids = {call_id} if call_id else set[str]()
+        self.name = name
+        self.parts: list[str] = []
+        self.closed = False
+        self.signature = ""
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False
+        self.echo = ""  # what came after complete arguments and may be the same arguments again
+        self.renamed: ToolCallDelta | None = None  # a name that came after complete arguments
+        # The ledger's part.
+        self.state = CallState.HELD
+        self.wire_id = ""
+        self.frontend = False
+        self.running = False
+        self.answered = False
+        self.held_result: str | None = None
+        self.writer: object = None
+
+    @property
+    def arguments(self) -> str:
+        """The arguments so far."""
+        if len(self.parts) > 1:
+            self.parts = ["".join(self.parts)]
+        return self.parts[0] if self.parts else ""
+
+    @property
+    def blank(self) -> bool:
+        """No argument text has come."""
+        return not self.parts
+
+    @property
+    def complete(self) -> bool:
+        """The arguments are complete; the JSON literals count, a number may go on."""
+        return self.closed or (len(self.parts) == 1 and self.parts[0].strip() in _LITERALS)
+
+    def append(self, text: str) -> None:
+        """Take one fragment; linear in its length."""
+        self.parts.append(text)
+        if self.closed or (self._in_string and not self._escaped and '"' not in text and "\\" not in text):
+            return
+        at, end = 0, len(text)
+        while at < end:
+            if self._escaped:
+                self._escaped = False
+                at += 1
+                continue
+            found = (_IN_STRING if self._in_string else _STRUCTURE).search(text, at)
+            if found is None:
+                return
+            at = found.end()
+            mark = text[at - 1]
+            if mark == "\\":
+                self._escaped = True
+            elif mark == '"':
+                self._in_string = not self._in_string
+            elif mark in "{[":
+                self._depth += 1
+            else:
+                self._depth -= 1
+            if self._depth <= 0 and not self._in_string:
+                self.closed = True
+                return
+
+    def learn(self, delta: ToolCallDelta) -> None:
+        """Take what a continuing delta says about the call itself: another id, the name or a piece of it."""
+        if delta.id:
+            self.provider_id = self.provider_id or delta.id
+            self.ids.add(delta.id)
+        if delta.index is not None and self.index is None:
+            self.index = delta.index
+        if delta.signature:
+            self.signature = delta.signature
+        if delta.name and self.state is CallState.HELD and delta.name != self.name:
+            # Pieces are joined; a name that begins with what is known is the name so far, repeated.
+            if not self.name or (self.blank and delta.name.startswith(self.name)):
+                self.name = delta.name
+            elif self.blank:
+                self.name += delta.name
+
+
+class TurnCalls:
+    """The tool calls of one model turn.
+
+    Attributes:
+        calls: In the order in which they were announced.
+        dropped: How many deltas were repeated deliveries.
+    """
+
+    __slots__ = ("_by_id", "_by_index", "calls", "dropped")
+
+    def __init__(self) -> None:
+        self.calls: list[ToolCall] = []
+        self.dropped = 0
+        self._by_index: dict[int, ToolCall] = {}
+        self._by_id: dict[str, ToolCall] = {}
+
+    def place(self, delta: ToolCallDelta) -> tuple[ToolCall, str] | None:
+        """The call of this delta and the argument text it brings; None where it brings nothing (yet).
+
+        A call that was not known before is new in `calls`. The text has not been appended to the call.
+        """
+        if delta.index is not None and not delta.id and not delta.name and not delta.signature:
+            call = self._by_index.get(delta.index)
+            if call is not None and not call.closed:
+                return call, delta.arguments
+        call = self._owner(delta)
+        if call is None:
+            if not (delta.id or delta.name or delta.arguments):
+                return None
+            return self._open(delta), delta.arguments
+        if call.complete:
+            return self._after_complete(call, delta)
+        call.learn(delta)
+        if delta.id:
+            self._by_id.setdefault(delta.id, call)
+        if call.index is not None:
+            self._by_index.setdefault(call.index, call)
+        return call, delta.arguments
+
+    def taken(self, call: ToolCall) -> ToolCall | None:
+        """The call before this one on the same index, if its arguments are complete: nothing more comes for it."""
+        if call.index is None:
+            return None
+        before = [other for other in self.calls if other.index == call.index and other is not call]
+        return before[-1] if before and before[-1].complete else None
+
+    def leftover(self) -> list[tuple[ToolCall, str]]:
+        """Calls that were announced again and broke off while they repeated an earlier one's arguments."""
+        found: list[tuple[ToolCall, str]] = []
+        for call in self.calls[:]:
+            if call.renamed and call.echo:
+                found.append((self._open(call.renamed), call.echo))
+                call.echo = ""
+        return found
+
+    def _open(self, delta: ToolCallDelta) -> ToolCall:
+        call = ToolCall(delta.index, delta.id, delta.name)
+        call.signature = delta.signature
+        self.calls.append(call)
+        if delta.index is not None:
+            self._by_index[delta.index] = call
+        if delta.id:
+            self._by_id[delta.id] = call
+        return call
+
+    def _owner(self, delta: ToolCallDelta) -> ToolCall | None:
+        """The call that this delta continues (or repeats), None where it starts a new one."""
+        known = self._by_id.get(delta.id) if delta.id else None
+        if delta.index is None:
+            return self._owner_without_index(delta, known)
+        there = self._by_index.get(delta.index)
+        if there is None:
+            return self._owner_on_new_index(delta, known)
+        if not delta.id:
+            names_another = delta.name and there.name and not there.blank and not there.complete
+            return None if names_another and delta.name not in (there.name, there.name[-len(delta.name) :]) else there
+        if delta.id in there.ids or not there.name or _extends(delta.id, there):
+            return there
+        if known is not None and known.index == delta.index:
+            return known
+        if not delta.name:
+            return None if there.complete else there
+        return there if _is_echo(delta, there) or (not there.ids and there.name == delta.name and there.blank) else None
+
+    def _owner_on_new_index(self, delta: ToolCallDelta, known: ToolCall | None) -> ToolCall | None:
+        if known is not None and (known.index is None or not delta.name or _is_echo(delta, known)):
+            return known
+        return None if delta.id or delta.name else self._unfinished()
+
+    def _owner_without_index(self, delta: ToolCallDelta, known: ToolCall | None) -> ToolCall | None:
+        if known is not None:
+            return known
+        last = self.calls[-1] if self.calls else None
+        if not delta.id and not delta.name:
+            return self._unfinished() or last
+        if last is None or last.complete:
+            # Only a repeated delivery of the last call could still be meant: no id, the same name.
+            return last if last and not delta.id and delta.name == last.name else None
+        if not delta.name or not last.name:
+            return last
+        return last if _is_echo(delta, last) else None
+
+    def _unfinished(self) -> ToolCall | None:
+        return next((call for call in reversed(self.calls) if not call.complete), None)
+
+    def _after_complete(self, call: ToolCall, delta: ToolCallDelta) -> tuple[ToolCall, str] | None:
+        if delta.id:
+            call.ids.add(delta.id)
+        if delta.signature:
+            call.signature = delta.signature
+        if delta.name:
+            call.renamed = delta
+        text = call.echo + delta.arguments
+        call.echo = ""
+        if not text:
+            return None
+        whole = call.arguments
+        if text == whole:
+            call.renamed = None
+            self.dropped += 1
+            return None
+        if whole.startswith(text) and not text.isspace():
+            call.echo = text
+            return None
+        renamed = call.renamed
+        if renamed is not None and _opens_value(text):
+            call.renamed = None
+            return self._open(renamed), text
+        return call, text
+
+
+def _opens_value(text: str) -> bool:
+    return text.lstrip().startswith(("{", "["))
+
+
+def _extends(call_id: str, call: ToolCall) -> bool:
+    return bool(call.provider_id) and call_id.startswith(call.provider_id + _THOUGHT_SUFFIX)
+
+
+def _is_echo(delta: ToolCallDelta, call: ToolCall) -> bool:
+    """The delta repeats the name of a call in the middle of its arguments."""
+    in_arguments = not call.blank and not call.complete and delta.arguments and not _opens_value(delta.arguments)
+    return bool(in_arguments) and delta.name == call.name
