@@ -1,0 +1,300 @@
+"""Turn any source's chunk into valid chunks of `openai.chat_completions.chunk/v1` that fit one record each.
+
+Fabric refuses many chunks that real providers send, and one refused chunk costs the turn. A valid chunk passes as it
+is, extras included. What is repaired, and who sends it:
+
+- `id`, `model`, `object` empty, `created` missing, null or a float (Azure, mozilla-ai/any-llm#1164): the last good
+  value of this stream, else the fallback;
+- `choices` null or absent (pydantic/pydantic-ai#5165), `delta` null or absent (Azure, mozilla-ai/any-llm#657), a
+  `message` instead of `delta` (read where the choice streamed nothing before, ENTERPILOT/GoModel#1068);
+- content as parts (Mistral: thinking parts become `reasoning_content`) or as a number (cloudflare/ai#651);
+- tool calls that are one mapping, or whose arguments are an object (can1357/oh-my-pi#1779);
+- wrong types of `role`, `refusal`, `finish_reason`, `usage`, `logprobs`: dropped;
+- NaN, dates and other values that JSON has not, and lone surrogates: null, text, U+FFFD.
+
+pydantic chunks (openai, NAT) are dumped; LangChain messages, `str` and LangGraph's pairs are rewritten as chunks. An
+in-band error is raised as `UpstreamError`. Nothing here awaits; the clock and the ids are injected.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, cast
+
+from dragent_stream.chunks import Chunk, ChunkReader, Usage, text_and_reasoning
+from dragent_stream.errors import ConversionError, UpstreamError
+from dragent_stream.fabric.contract import FabricStreamError, chunk_problem, encode_chunk
+from dragent_stream.fabric.split import split_chunk
+from dragent_stream.options import random_id
+
+__all__ = ["ChunkNormalizer", "ReadyChunk"]
+
+Json = dict[str, Any]
+
+_FINISH_WORDS = {"calls": "tool_calls"}
+
+
+class ReadyChunk(NamedTuple):
+    """A valid chunk and its JSON."""
+
+    chunk: dict[str, Any]
+    encoded: bytes
+
+
+class ChunkNormalizer:
+    """Normalises the chunks of one stream; remembers the last good id, model and time, and which choices streamed."""
+
+    def __init__(
+        self, *, chunk_limit: int, model: str = "unknown-model", created: int = 0, new_id: Callable[[], str] = random_id
+    ) -> None:
+        """Start a stream.
+
+        Args:
+            chunk_limit: Bytes that the JSON of one chunk may have (`RecordEncoder.chunk_limit`).
+            model: What `model` says where the source names none.
+            created: What `created` says where the source says nothing usable, in Unix seconds.
+            new_id: Makes the id for a stream that has none.
+        """
+        self._limit = chunk_limit
+        self._id = ""
+        self._model = model
+        self._created = created
+        self._new_id = new_id
+        self._streamed: set[int] = set()
+        self._reader = ChunkReader()
+        self._counted: tuple[str, Usage] = ("", Usage())
+
+    def feed(self, chunk: object) -> list[ReadyChunk]:
+        """The valid chunks that one chunk of the source becomes: none for a heartbeat, several for one too large.
+
+        Raises:
+            UpstreamError: The chunk reports a failure of the upstream.
+            ConversionError: The chunk cannot be made to fit one record.
+        """
+        fields = self._fields(chunk)
+        if fields is None:
+            return []
+        if chunk_problem(fields) is not None or _is_odd(fields):
+            fields = self._repaired(fields)
+        self._remember(fields)
+        try:
+            encoded = encode_chunk(fields)
+        except FabricStreamError:
+            fields = cast("Json", _json_value(fields))
+            encoded = encode_chunk(fields)
+        if len(encoded) <= self._limit:
+            return [ReadyChunk(fields, encoded)]
+        try:
+            pieces = split_chunk(fields, self._limit)
+        except ValueError as error:
+            raise ConversionError(f"a chunk does not fit one record of Fabric: {error}") from None
+        return [ReadyChunk(piece, encode_chunk(piece)) for piece in pieces]
+
+    def _fields(self, chunk: object) -> Json | None:
+        """The chunk as a mapping in the shape of a completion chunk, or of something close to it."""
+        if chunk is None:
+            return None
+        if isinstance(chunk, tuple):
+            pair = cast("tuple[object, ...]", chunk)
+            return self._fields(pair[0]) if len(pair) == 2 else self._from_message(pair)
+        if isinstance(chunk, str):
+            return {"choices": [{"index": 0, "delta": {"content": chunk}}]} if chunk else None
+        if isinstance(chunk, Mapping):
+            fields: Json = dict(cast("Mapping[str, Any]", chunk))
+        elif callable(dump := getattr(chunk, "model_dump", None)):
+            if "choices" not in getattr(chunk, "__dict__", {}):
+                return self._from_message(chunk)
+            fields = cast("Json", dump(mode="json", exclude_none=True, warnings=False))
+        else:
+            return self._from_message(chunk)
+        if fields.get("error") or ("choices" not in fields and "delta" not in fields):
+            record = self._reader.read(fields)
+            if record is None:
+                return None
+            if record.error is not None:
+                raise UpstreamError(str(record.error))
+            if "choices" not in fields and isinstance(fields.get("type"), str):
+                return self._rewritten(record)
+        if "delta" in fields and "choices" not in fields:
+            fields["choices"] = [{"delta": fields.pop("delta"), "finish_reason": fields.pop("finish_reason", None)}]
+        return fields
+
+    def _from_message(self, message: object) -> Json | None:
+        record = self._reader.read(message)
+        if record is None:
+            return None
+        if record.error is not None:
+            raise record.error
+        return self._rewritten(record)
+
+    def _rewritten(self, record: Chunk) -> Json | None:
+        """A completion chunk that says what a LangChain message says."""
+        delta: Json = {}
+        if record.tool_result is not None:
+            delta = {"role": "tool", "tool_call_id": record.tool_result[0], "content": record.tool_result[1]}
+        if record.reasoning:
+            delta["reasoning_content"] = record.reasoning
+        if record.text:
+            delta["content"] = record.text
+        if record.tool_calls:
+            delta["tool_calls"] = [_call_fields(call._asdict()) for call in record.tool_calls]
+        usage = self._running_usage(record)
+        if not delta and record.finish is None and usage is None:
+            return None
+        fields: Json = {"id": record.id, "model": record.model}
+        choice: Json = {"index": 0, "delta": delta}
+        if record.finish is not None:
+            choice["finish_reason"] = _FINISH_WORDS.get(record.finish, record.finish)
+        fields["choices"] = [choice] if delta or record.finish is not None else []
+        if record.provider:
+            fields["provider"] = record.provider
+        if usage is not None:
+            fields["usage"] = usage
+        return fields
+
+    def _running_usage(self, record: Chunk) -> Json | None:
+        """LangChain counts each chunk for itself; a completion chunk states the total so far."""
+        if record.usage is None:
+            return None
+        counted_id, total = self._counted
+        total = record.usage if counted_id != record.id else total.plus(record.usage)
+        self._counted = (record.id, total)
+        prompt = {"cached_tokens": total.cached_input_tokens, "cache_creation": total.cache_write_input_tokens}
+        usage: Json = {
+            "prompt_tokens": total.input_tokens,
+            "completion_tokens": total.output_tokens,
+            "total_tokens": total.total_tokens,
+            "prompt_tokens_details": _known(prompt) or None,
+            "completion_tokens_details": _known({"reasoning_tokens": total.reasoning_tokens}) or None,
+        }
+        return _known(usage)
+
+    def _repaired(self, fields: Json) -> Json:
+        fields = dict(fields)
+        fields["object"] = "chat.completion.chunk"
+        fields["id"] = _string(fields.get("id")) or self._id or f"chatcmpl-{self._new_id()}"
+        fields["model"] = _string(fields.get("model")) or self._model
+        fields["created"] = _moment(fields.get("created"), self._created)
+        if not isinstance(fields.get("usage"), dict):
+            fields.pop("usage", None)
+        offered = fields.get("choices")
+        choices = cast("Iterable[object]", offered) if isinstance(offered, list | tuple) else ()
+        fields["choices"] = [
+            self._choice(cast("Json", choice), position)
+            for position, choice in enumerate(choices)
+            if isinstance(choice, dict)
+        ]
+        return fields
+
+    def _choice(self, choice: Json, position: int) -> Json:
+        choice = dict(choice)
+        index = choice.get("index")
+        choice["index"] = index if type(index) is int and 0 <= index < 1 << 32 else position
+        if not isinstance(choice.get("finish_reason"), str) or not choice["finish_reason"].strip():
+            choice["finish_reason"] = None
+        if not isinstance(choice.get("logprobs"), dict):
+            choice.pop("logprobs", None)
+        message = choice.pop("message", None)
+        delta: object = choice.get("delta")
+        if not isinstance(delta, dict):
+            # The whole message again would be text twice.
+            delta = message if choice["index"] not in self._streamed else None
+        choice["delta"] = _delta(cast("Json", delta)) if isinstance(delta, dict) else {}
+        return choice
+
+    def _remember(self, fields: Json) -> None:
+        self._id, self._model, self._created = fields["id"], fields["model"], fields["created"]
+        for choice in fields["choices"]:
+            if choice["delta"]:
+                self._streamed.add(choice["index"])
+
+
+def _is_odd(fields: Json) -> bool:
+    """Whether a chunk that Fabric would let pass still is none of OpenAI's."""
+    for choice in fields["choices"]:
+        if choice.get("finish_reason") == "" or "message" in choice:
+            return True
+        for call in choice["delta"].get("tool_calls") or ():
+            function = call.get("function")
+            if not isinstance(function, dict) and function is not None:
+                return True
+            if function and not isinstance(cast("Json", function).get("arguments"), str | None):
+                return True
+    return False
+
+
+def _delta(delta: Json) -> Json:
+    delta = dict(delta)
+    content = delta.get("content")
+    if content is not None and not isinstance(content, str):
+        delta["content"], thought = text_and_reasoning(content)
+        if thought:
+            delta["reasoning_content"] = (_string(delta.get("reasoning_content")) or "") + thought
+    for name in ("role", "refusal"):
+        if not isinstance(delta.get(name), str) or not delta[name]:
+            delta.pop(name, None)
+    if not isinstance(delta.get("function_call"), dict):
+        delta.pop("function_call", None)
+    calls = delta.get("tool_calls")
+    offered = [cast("object", calls)] if isinstance(calls, dict) else calls
+    if isinstance(offered, list | tuple):
+        entries = cast("Iterable[object]", offered)
+        delta["tool_calls"] = [_call(cast("Json", call)) for call in entries if isinstance(call, dict)]
+    else:
+        delta.pop("tool_calls", None)
+    return delta
+
+
+def _call(call: Json) -> Json:
+    call = dict(call)
+    function = call.get("function")
+    if isinstance(function, dict):
+        function = dict(cast("Json", function))
+        arguments = function.get("arguments")
+        if arguments is not None and not isinstance(arguments, str):
+            function["arguments"] = json.dumps(_json_value(arguments), ensure_ascii=False)
+        call["function"] = function
+    else:
+        call.pop("function", None)
+    return call
+
+
+def _call_fields(call: Json) -> Json:
+    function = _known({"name": call["name"] or None, "arguments": call["arguments"]})
+    return _known({"index": call["index"], "id": call["id"] or None, "type": "function", "function": function})
+
+
+def _known(fields: Json) -> Json:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _string(value: object) -> str:
+    if isinstance(value, str):
+        return value if value.strip() else ""
+    return str(value) if type(value) is int else ""
+
+
+def _moment(value: object, fallback: int) -> int:
+    if isinstance(value, float) and math.isfinite(value):
+        value = int(value)
+    return value if type(value) is int and 0 <= value < 1 << 64 else fallback
+
+
+def _json_value(value: object) -> object:
+    """The value in JSON's terms: what JSON has not becomes null or text, a lone surrogate U+FFFD."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        items = cast("Mapping[object, object]", value).items()
+        return {str(_json_value(str(name))): _json_value(entry) for name, entry in items}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_json_value(entry) for entry in cast("Iterable[object]", value)]
+    if callable(dump := getattr(value, "model_dump", None)):
+        return _json_value(dump(mode="json"))
+    return _json_value(str(value))
