@@ -26,8 +26,15 @@ setup: .venv/ready
 demo: setup
 	$(RUN) python examples/demo.py
 
-test: setup
+test: setup tests/clients/node_modules/.ready
 	$(RUN) pytest
+
+test-clients: setup tests/clients/node_modules/.ready
+	$(RUN) pytest tests/clients
+
+tests/clients/node_modules/.ready: tests/clients/package-lock.json
+	cd tests/clients && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
 
 lint: setup
 	$(RUN) ruff format --check .
@@ -39,4 +46,4 @@ bench: setup
 	$(RUN) python benchmarks/convert.py
 
 clean:
-	rm -rf .tools .venv .venvs node_modules
+	rm -rf .tools .venv .venvs node_modules tests/clients/node_modules
