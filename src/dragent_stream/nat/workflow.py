@@ -1,0 +1,133 @@
+"""The agents: NAT's tool_calling_agent whose stream is AG-UI, per user and shared.
+
+No `from __future__ import annotations` here: NAT 1.8 and older build a function's schemas from its annotations as they
+stand, and strings would silently give other schemas.
+"""
+
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from ag_ui.core import BaseEvent
+from pydantic import model_validator
+
+from dragent_stream.ledger import RunLedger
+from dragent_stream.nat.callbacks import AgentObserver, observe
+from dragent_stream.nat.imports import (
+    REPLAYS_HISTORY,
+    WORKFLOW_PARENT,
+    Builder,
+    ChatRequest,
+    ChatRequestOrMessage,
+    Context,
+    FunctionInfo,
+    GlobalTypeConverter,
+    LLMFrameworkEnum,
+    ToolCallAgentWorkflowConfig,
+    register_function,
+    register_per_user_function,
+    tool_calling_agent_workflow,
+)
+from dragent_stream.nat.messages import with_message_ids
+from dragent_stream.response import DRAgentEventResponse
+from dragent_stream.stream_converter import convert_chunks_to_agui_events
+
+__all__ = [
+    "PerUserToolCallingAgentConfig",
+    "ToolCallingAgentConfig",
+    "raw_chunks",
+    "run_ledger",
+]
+
+raw_chunks: ContextVar[bool] = ContextVar("dragent_stream_raw_chunks", default=False)
+"""True inside a run that converts the chunks itself, beside the steps: the root agent then streams them as they are."""
+
+run_ledger: ContextVar[RunLedger[BaseEvent] | None] = ContextVar("dragent_stream_run_ledger", default=None)
+"""The ledger that a step adaptor opened for this run; the agent's stream writes through it too."""
+
+
+class _AgentConfig(ToolCallAgentWorkflowConfig):
+    @model_validator(mode="after")
+    def _has_tools(self) -> "_AgentConfig":
+        if not self.tool_names:
+            raise ValueError("tool_names is empty: name at least one function or function group for the agent to call")
+        return self
+
+
+class PerUserToolCallingAgentConfig(_AgentConfig, name="per_user_tool_calling_agent"):
+    """A tool-calling agent with its own tools and state for each user; its stream is AG-UI."""
+
+
+class ToolCallingAgentConfig(_AgentConfig, name="dragent_tool_calling_agent"):
+    """A tool-calling agent that all users share; its stream is AG-UI."""
+
+
+async def agent(config: ToolCallAgentWorkflowConfig, builder: Builder) -> AsyncGenerator[FunctionInfo, None]:
+    """Build NAT's tool_calling_agent and give its stream as batches of AG-UI events."""
+    original: Any = tool_calling_agent_workflow
+    workflow: AsyncGenerator[FunctionInfo, None] = original.__wrapped__(config, builder)
+    try:
+        info = await anext(workflow)
+        inner: Callable[[Any], AsyncGenerator[Any, None]] | None = info.stream_fn
+        if inner is None:
+            yield info
+            return
+        return_direct = frozenset(str(name) for name in config.return_direct or ())
+
+        async def stream_fn(
+            chat_request_or_message: ChatRequestOrMessage,
+        ) -> AsyncGenerator[DRAgentEventResponse, None]:
+            chunks = _chunks(inner, chat_request_or_message, return_direct)
+            source: AsyncGenerator[Any, None] = chunks
+            if not (raw_chunks.get() and Context.get().active_function.parent_id == WORKFLOW_PARENT):
+                source = convert_chunks_to_agui_events(chunks, ledger=run_ledger.get())
+            async with contextlib.aclosing(source) as items:
+                async for item in items:
+                    yield item
+
+        yield FunctionInfo.create(single_fn=info.single_fn, stream_fn=stream_fn, description=info.description)
+    finally:
+        await workflow.aclose()
+
+
+async def _chunks(
+    inner: Callable[[Any], AsyncGenerator[Any, None]], given: ChatRequestOrMessage, return_direct: frozenset[str]
+) -> AsyncGenerator[Any, None]:
+    """The agent's own chunks, and the answer that `return_direct` tools give, which NAT streams nowhere."""
+    request: Any = given
+    if REPLAYS_HISTORY:
+        request = with_message_ids(GlobalTypeConverter.get().convert(given, to_type=ChatRequest))
+    direct = _DirectAnswer(return_direct)
+    if return_direct:
+        observe(direct, beside=True)
+    async with contextlib.aclosing(inner(request)) as chunks:
+        async for chunk in chunks:
+            yield chunk
+    if direct.answer:
+        yield {"choices": [{"index": 0, "delta": {"content": direct.answer}}]}
+
+
+class _DirectAnswer(AgentObserver):
+    """The result of the last tool that returned, where it is one whose result is the agent's answer."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self._names = names
+        self.answer = ""
+
+    def model_starts(self, results: Sequence[tuple[str, str]]) -> None:
+        self.answer = ""  # the result goes to the model, which answers itself
+
+    def tool_ended(self, tool_call_id: str, name: str, content: str) -> None:
+        self.answer = content if name in self._names else ""
+
+
+# Another package may have taken the name: datarobot-genai registers a per_user_tool_calling_agent of its own.
+register_per_user_function(
+    config_type=PerUserToolCallingAgentConfig,
+    input_type=ChatRequestOrMessage,
+    single_output_type=str,
+    streaming_output_type=DRAgentEventResponse,
+    framework_wrappers=[LLMFrameworkEnum.LANGCHAIN],
+)(agent)
+register_function(config_type=ToolCallingAgentConfig, framework_wrappers=[LLMFrameworkEnum.LANGCHAIN])(agent)
