@@ -285,7 +285,7 @@ def _moment(value: object, fallback: int) -> int:
 def _json_value(value: object) -> object:
     """The value in JSON's terms: what JSON has not becomes null or text, a lone surrogate U+FFFD."""
     if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):

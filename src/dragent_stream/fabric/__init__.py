@@ -1,0 +1,62 @@
+"""NeMo Fabric: native OpenAI streaming from the adapter, over the wire, into AG-UI.
+
+`ChunkStreamAdapter` and `serve_adapter` stand on Fabric's common host (extra `[fabric]`); `OpenAIStreamSink` and
+`serve_binding` do without it; `convert_fabric_stream` turns the SDK's stream into an AG-UI run and needs only the SDK
+that made the stream. Fabric 0.2 to 0.5.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dragent_stream.fabric.adapter import ChunkStreamAdapter, serve_adapter
+    from dragent_stream.fabric.binding import serve_binding
+    from dragent_stream.fabric.consumer import (
+        convert_fabric_sse,
+        convert_fabric_stream,
+        drain_fabric_stream,
+        wait_fabric_drains,
+    )
+    from dragent_stream.fabric.contract import FabricStreamError
+    from dragent_stream.fabric.descriptor import write_descriptor
+    from dragent_stream.fabric.normalize import ChunkNormalizer
+    from dragent_stream.fabric.sink import OpenAIStreamSink, StreamTransport
+
+__all__ = (
+    "ChunkNormalizer",
+    "ChunkStreamAdapter",
+    "FabricStreamError",
+    "OpenAIStreamSink",
+    "StreamTransport",
+    "convert_fabric_sse",
+    "convert_fabric_stream",
+    "drain_fabric_stream",
+    "serve_adapter",
+    "serve_binding",
+    "wait_fabric_drains",
+    "write_descriptor",
+)
+
+_MODULES = {
+    "ChunkNormalizer": "normalize",
+    "ChunkStreamAdapter": "adapter",
+    "FabricStreamError": "contract",
+    "OpenAIStreamSink": "sink",
+    "StreamTransport": "sink",
+    "convert_fabric_sse": "consumer",
+    "convert_fabric_stream": "consumer",
+    "drain_fabric_stream": "consumer",
+    "serve_adapter": "adapter",
+    "serve_binding": "binding",
+    "wait_fabric_drains": "consumer",
+    "write_descriptor": "descriptor",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # On first use: the sink and the consumer must work where the adapter's packages are not installed.
+    if name in _MODULES:
+        return getattr(import_module(f"dragent_stream.fabric.{_MODULES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
