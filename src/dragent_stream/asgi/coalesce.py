@@ -1,0 +1,71 @@
+"""Merge consecutive text deltas of one message into fewer, larger SSE frames.
+
+A client pays for each event, not for each character: `@ag-ui/client` clones its history for every one of them (2,000
+deltas of four characters took it 2.5 s, the same text in 200 deltas 0.09 s). The first delta of a message leaves at once;
+those that follow within `ms` of the last frame are held, up to `chars` bytes, and leave together.
+
+Works on the frames themselves: deltas whose frames differ in nothing else are joined as the JSON string bodies that they
+are, so nothing is decoded. Whatever is no lone delta leaves at once, behind what was held. Sans-IO: time is given.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["DeltaBuffer"]
+
+# One frame of `WireEvents` with a delta, which is its last field: (what stands before the text, the text).
+_DELTA_FRAME = re.compile(
+    rb'(data: \{"type":"(?:TEXT_MESSAGE_CONTENT|REASONING_MESSAGE_CONTENT|TOOL_CALL_ARGS)",'
+    rb'"\w+":"(?:[^"\\]|\\.)*","delta":")((?:[^"\\\n]|\\.)*)"\}\n\n'
+)
+
+
+class DeltaBuffer:
+    """Holds text, reasoning and argument deltas back and merges them.
+
+    Args:
+        ms: Milliseconds that a delta may wait for its successors.
+        chars: Bytes of delta text at which the held deltas leave even before that.
+
+    Attributes:
+        due: Time at which what is held must leave; None while nothing is held.
+    """
+
+    def __init__(self, ms: float, chars: int) -> None:
+        self.due: float | None = None
+        self._seconds = ms / 1000
+        self._limit = chars
+        self._head = b""
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._left_at = float("-inf")
+
+    def feed(self, frames: bytes, now: float) -> bytes:
+        """Take the next frame or frames; return what is to be sent now, in order."""
+        match = _DELTA_FRAME.fullmatch(frames)
+        head, text = match.groups() if match else (b"", b"")
+        if head and head == self._head:
+            if not self._parts and now - self._left_at >= self._seconds:
+                self._left_at = now
+                return frames
+            self._parts.append(text)
+            self._size += len(text)
+            if self.due is None:
+                self.due = self._left_at + self._seconds
+            return self.take(now) if self._size >= self._limit or now >= self.due else b""
+        held = self.take(now)
+        self._head = head
+        self._left_at = now
+        return held + frames
+
+    def take(self, now: float) -> bytes:
+        """The held deltas as one frame; empty if there are none."""
+        if not self._parts:
+            return b""
+        frame = b"".join((self._head, *self._parts, b'"}\n\n'))
+        self._parts.clear()
+        self._size = 0
+        self.due = None
+        self._left_at = now
+        return frame

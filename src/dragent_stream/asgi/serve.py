@@ -1,0 +1,148 @@
+"""Serve an application with uvicorn, and find the agent that a command line names."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import uvicorn
+
+from dragent_stream.asgi.app import Agent
+from dragent_stream.asgi.sources import langchain_source, openai_source, trace_source
+from dragent_stream.errors import ConversionError, missing_extra
+
+__all__ = ["resolve_agent", "run_server"]
+
+
+def resolve_agent(
+    target: str,
+    *,
+    model: str | None = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    system: str = "",
+    speed: float | None = 1.0,
+) -> Agent:
+    """The agent that a target names.
+
+    Args:
+        target: A trace file; the URL of an OpenAI-compatible endpoint; or `module:agent`, where the agent is a function
+            of the run input, or a LangChain runnable or graph.
+        model: The endpoint's model; needed for an endpoint.
+        base_url: The endpoint, where `target` is the model's name.
+        api_key: The endpoint's key; `OPENAI_API_KEY` where None.
+        system: A system message for an endpoint's model.
+        speed: Of a trace; see `trace_source`.
+
+    Raises:
+        ConversionError: The target is none of these; the message names the remedy.
+        TraceFormatError: The file is no trace.
+        MissingExtraError: An endpoint needs `dragent-stream[openai]`.
+    """
+    if base_url is not None:
+        return _endpoint(base_url, model or target, api_key, system)
+    if urlsplit(target).scheme in ("http", "https"):
+        if not model:
+            raise ConversionError(f"an endpoint needs the name of a model: serve {target} --model NAME")
+        return _endpoint(target, model, api_key, system)
+    if Path(target).is_file():
+        return trace_source(target, speed=speed)
+    module, colon, name = target.partition(":")
+    if colon and name and all(part.isidentifier() for part in module.split(".")):
+        return _import(module, name)
+    raise ConversionError(
+        f"{target!r} is no file, no http(s) URL and no module:agent; give a trace file, the URL of an OpenAI-compatible "
+        "endpoint with --model, or the import path of an agent"
+    )
+
+
+def _endpoint(base_url: str, model: str, api_key: str | None, system: str) -> Agent:
+    try:
+        from openai import AsyncOpenAI
+    except ImportError as error:
+        raise missing_extra("openai", error) from error
+    # An endpoint of one's own often wants no key, but the client insists on having one.
+    key = api_key or os.environ.get("OPENAI_API_KEY") or "none"
+    base_url = base_url.rstrip("/").removesuffix("/chat/completions")
+    return openai_source(AsyncOpenAI(base_url=base_url, api_key=key), model, system=system)
+
+
+def _import(module: str, name: str) -> Agent:
+    # As with `python -m`, modules of the current folder count.
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name and (module == error.name or module.startswith(error.name + ".")):
+            raise ConversionError(f"there is no module {error.name!r} here or installed") from None
+        raise ConversionError(f"{module} needs {error.name!r}, which is not installed") from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise ConversionError(f"{module} has no {name!r}")
+        found = getattr(found, part)
+    if hasattr(found, "astream"):
+        return langchain_source(found)
+    if not callable(found):
+        raise ConversionError(
+            f"{module}:{name} is no agent: it is a {type(found).__name__}, not a function of the run input"
+        )
+    return cast("Agent", found)
+
+
+def run_server(
+    app: Any,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    *,
+    announce: Callable[[str], None] | None = None,
+    log_level: str = "warning",
+) -> None:
+    """Serve until interrupted. Open runs are then given the app's `shutdown_grace`, and stopped in order after it.
+
+    Args:
+        app: What `create_app` gives, or any ASGI application.
+        host: The address to listen on.
+        port: The port; 0 takes a free one.
+        announce: Called once with the URL, when connections are accepted.
+        log_level: Of uvicorn.
+
+    Raises:
+        ConversionError: The address cannot be listened on.
+    """
+    try:
+        listener = socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
+        )
+    except (OSError, OverflowError) as error:
+        raise ConversionError(
+            f"cannot listen on {host} port {port}: {getattr(error, 'strerror', None) or error}; choose another host or port"
+        ) from None
+    config = uvicorn.Config(app, log_level=log_level, server_header=False)
+    if announce is not None:
+        shown = f"[{host}]" if ":" in host else host
+        announce(f"http://{shown}:{listener.getsockname()[1]}")
+    with listener, suppress(KeyboardInterrupt):
+        _DrainingServer(config).run(sockets=[listener])
+
+
+class _DrainingServer(uvicorn.Server):
+    """Lets the app's runs drain while uvicorn waits for its connections; the lifespan would tell the app only afterwards."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        state = getattr(self.config.app, "state", None)
+        runs = getattr(state, "runs", None)
+        draining = (
+            asyncio.create_task(runs.drain(state.shutdown_grace)) if state is not None and runs is not None else None
+        )
+        await super().shutdown(sockets)
+        if draining is not None:
+            draining.cancel()

@@ -1,0 +1,130 @@
+"""Agents in the box: an OpenAI-compatible endpoint, a LangChain runnable or graph, a recorded trace.
+
+Each function gives an agent for `create_app`: called with a run input, it gives a stream of chunks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from ag_ui.core import RunAgentInput
+
+from dragent_stream.asgi.messages import chat_messages, chat_tools
+from dragent_stream.errors import ConversionError
+from dragent_stream.sse import SSEDecoder
+from dragent_stream.trace import read_trace, replay_trace
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+__all__ = ["langchain_source", "openai_source", "trace_source"]
+
+_Agent: TypeAlias = Callable[[RunAgentInput], AsyncIterator[Any]]
+
+
+def openai_source(client: AsyncOpenAI, model: str, *, system: str = "", **parameters: Any) -> _Agent:
+    """A model behind any OpenAI-compatible endpoint.
+
+    The client's own connection, authentication and retries are used; its chunk objects are not: the answer's bytes are
+    decoded here, since building those objects costs many times the conversion.
+
+    Args:
+        client: An `openai.AsyncOpenAI`, for the endpoint in its `base_url`.
+        model: The model's name there.
+        system: A system message that goes before the conversation.
+        **parameters: More of the request, such as `temperature`, or `stream_options=None` for an endpoint that refuses
+            it. The client's tools are sent as `tools`, after those given here.
+    """
+
+    def agent(run_input: RunAgentInput) -> AsyncIterator[Any]:
+        messages = chat_messages(run_input)
+        if system:
+            messages.insert(0, {"role": "system", "content": system})
+        request: dict[str, Any] = {"stream_options": {"include_usage": True}, **parameters}
+        if tools := [*(request.pop("tools", None) or ()), *chat_tools(run_input)]:
+            request["tools"] = tools
+        request = {key: value for key, value in request.items() if value is not None}
+        return _openai_chunks(client, {**request, "model": model, "messages": messages, "stream": True})
+
+    return agent
+
+
+async def _openai_chunks(client: AsyncOpenAI, request: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    create = cast("Any", client.chat.completions.with_streaming_response.create)
+    async with create(**request) as response:
+        decoder = SSEDecoder()
+        async for data in response.iter_bytes():
+            for event in decoder.feed(data):
+                if event.data == "[DONE]":
+                    return
+                yield _chunk(event.data)
+        for event in decoder.flush():
+            if event.data != "[DONE]":
+                yield _chunk(event.data)
+
+
+def _chunk(data: str) -> Any:
+    return json.loads(data) if data else None
+
+
+def langchain_source(runnable: Any, *, config: Mapping[str, Any] | None = None) -> _Agent:
+    """A LangChain chat model or chain, or a LangGraph graph over `messages`.
+
+    A graph is streamed with `stream_mode="messages"`: the chunks of its models, and the results of its tools. What comes
+    from a node's return value instead (a whole message that was streamed before) is not repeated.
+
+    Args:
+        runnable: Anything with `astream`.
+        config: The run's config; the thread is added as `configurable.thread_id`.
+    """
+    if not hasattr(runnable, "astream"):
+        raise ConversionError(f"a runnable has astream(); {type(runnable).__name__} has not")
+
+    def agent(run_input: RunAgentInput) -> AsyncIterator[Any]:
+        from langchain_core.messages import convert_to_messages
+
+        messages = convert_to_messages(cast("Any", chat_messages(run_input)))
+        run_config: dict[str, Any] = {**(config or {})}
+        run_config["configurable"] = {"thread_id": run_input.thread_id, **run_config.get("configurable", {})}
+        if hasattr(runnable, "get_graph") and hasattr(runnable, "nodes"):
+            return _graph_chunks(runnable, messages, run_config)
+        tools = chat_tools(run_input)
+        bound = runnable.bind_tools(tools) if tools and hasattr(runnable, "bind_tools") else runnable
+        return bound.astream(messages, run_config)
+
+    return agent
+
+
+async def _graph_chunks(graph: Any, messages: Iterable[Any], config: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    stream = graph.astream({"messages": messages}, config, stream_mode="messages")
+    streamed: set[str] = set()
+    try:
+        async for message, _ in stream:
+            if message.type == "AIMessageChunk":
+                streamed.add(message.id)
+            elif message.type == "ai" and message.id in streamed:
+                continue
+            yield message
+    finally:
+        await stream.aclose()
+
+
+def trace_source(file: str | PathLike[str], *, speed: float | None = None) -> _Agent:
+    """A recorded trace, played for every run whatever was asked; ids are the run's own.
+
+    Args:
+        file: The trace. It is looked at once now, so that a wrong file is told at once.
+        speed: 1.0 keeps the recorded pauses, 2.0 halves them; None plays without pauses.
+
+    Raises:
+        TraceFormatError: The file is no trace.
+    """
+    next(read_trace(file), None)
+
+    def agent(run_input: RunAgentInput) -> AsyncIterator[Any]:
+        return replay_trace(file, speed=speed)
+
+    return agent
