@@ -15,6 +15,7 @@ import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from importlib import import_module
 from typing import Any, TypeAlias
 
 from ag_ui.core import RunAgentInput
@@ -303,11 +304,10 @@ def _cors(origins: Sequence[str]) -> Middleware:
 
 def _mount_inspector(app: Starlette, path: str, title: str) -> None:
     try:
-        from agui_inspector import Agent as InspectedAgent
-        from agui_inspector import mount_inspector
+        agui_inspector: Any = import_module("agui_inspector")
     except ImportError as error:
         raise missing_extra("inspector", error) from error
-    mount_inspector(app, agents=[InspectedAgent(id="agent", url=path, name=title)], enabled=True)
+    agui_inspector.mount_inspector(app, agents=[agui_inspector.Agent(id="agent", url=path, name=title)], enabled=True)
 
 
 def _refusal(error: RunInputError | RunRefusedError) -> JSONResponse:
