@@ -1,8 +1,9 @@
 """Check a stream of AG-UI events, as dicts read from the wire, against everything a correct producer must do.
 
 The verify rules of the JavaScript client are here (V), the shapes its schema refuses (S), what its reducer does with
-ids (I), and the duties that no client checks but some client suffers from (D). A stream without a violation is accepted
-by `@ag-ui/client` 0.0.55 to 1.0.0 and is shown as it was meant. `RULES` says each rule in a sentence.
+ids (I), and the duties that no client checks but some client suffers from (D). `RULES` says each rule in a sentence. A
+stream without a violation is accepted by `@ag-ui/client` 1.0.0 and shown as it was meant; judged with its request, also
+by 0.0.59.
 
 Pure, and in memory bound to the number of ids, not to the text.
 """
