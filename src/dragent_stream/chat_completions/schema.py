@@ -1,0 +1,244 @@
+"""What a Chat Completion is: the types, their check before the first byte, and the one form that is streamed.
+
+The schema is OpenAI's `CreateChatCompletionResponse`, with what servers add (reasoning, further finish reasons) and what
+they leave out (ids, the role). Keys that it does not name are extras: any JSON value, kept as they are.
+"""
+
+import json
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any, Final, Literal, NotRequired, cast
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+from typing_extensions import TypedDict
+
+__all__ = ("ChatCompletion", "read_chat_completion")
+
+
+class FunctionCall(TypedDict):
+    """A function's name and arguments; arguments that are no string are encoded as JSON, null becomes `""`."""
+
+    name: str
+    arguments: NotRequired[Any]
+
+
+class CustomCall(TypedDict):
+    """A custom tool's name and its free-form input."""
+
+    name: str
+    input: NotRequired[str | None]
+
+
+class ToolCall(TypedDict):
+    """A call of a function or of a custom tool; a type that is left out follows from the other keys."""
+
+    id: NotRequired[str | None]
+    type: NotRequired[str | None]
+    function: NotRequired[FunctionCall | None]
+    custom: NotRequired[CustomCall | None]
+
+
+class AlternativeLogprob(TypedDict):
+    """A token the model might have written instead."""
+
+    token: NotRequired[str]
+    logprob: NotRequired[float | None]
+    bytes: NotRequired[list[int] | None]
+
+
+class TokenLogprob(AlternativeLogprob):
+    """A token the model wrote."""
+
+    top_logprobs: NotRequired[list[AlternativeLogprob] | None]
+
+
+class Logprobs(TypedDict):
+    """Log probabilities of the content or the refusal."""
+
+    content: NotRequired[list[TokenLogprob] | None]
+    refusal: NotRequired[list[TokenLogprob] | None]
+
+
+class Message(TypedDict):
+    """The answer of one choice."""
+
+    role: NotRequired[str | None]
+    content: NotRequired[str | None]
+    reasoning: NotRequired[str | None]
+    reasoning_content: NotRequired[str | None]
+    refusal: NotRequired[str | None]
+    annotations: NotRequired[list[Any] | None]
+    audio: NotRequired[dict[str, Any] | None]
+    function_call: NotRequired[FunctionCall | None]
+    tool_calls: NotRequired[list[ToolCall] | None]
+
+
+class Choice(TypedDict):
+    """One answer; a choice without index takes its position."""
+
+    index: NotRequired[int]
+    message: NotRequired[Message | None]
+    finish_reason: NotRequired[str | None]
+    logprobs: NotRequired[Logprobs | None]
+
+
+class Usage(TypedDict):
+    """Token counts of the whole completion."""
+
+    prompt_tokens: NotRequired[int | None]
+    completion_tokens: NotRequired[int | None]
+    total_tokens: NotRequired[int | None]
+    prompt_tokens_details: NotRequired[dict[str, Any] | None]
+    completion_tokens_details: NotRequired[dict[str, Any] | None]
+
+
+class ChatCompletion(TypedDict):
+    """A whole answer of the Chat Completions API, as JSON."""
+
+    __pydantic_config__ = ConfigDict(title="ChatCompletion", hide_input_in_errors=True)  # type: ignore[misc]
+
+    id: NotRequired[str | None]
+    object: NotRequired[Literal["chat.completion"] | None]
+    created: NotRequired[int | float | None]
+    model: NotRequired[str | None]
+    choices: NotRequired[list[Choice] | None]
+    usage: NotRequired[Usage | None]
+    service_tier: NotRequired[str | None]
+    system_fingerprint: NotRequired[str | None]
+
+
+_COMPLETION: Final = TypeAdapter[ChatCompletion](ChatCompletion)
+_LARGEST_INT: Final = 10**4300  # what CPython writes as decimal digits
+_Path = tuple[str | int, ...]
+
+
+def read_chat_completion(completion: object) -> dict[str, Any]:
+    """Check a completion and return the form in which it is streamed and assembled.
+
+    A completion that has all the keys the OpenAI schema requires comes back equal. Beyond that:
+
+    * choices are sorted by their index, which is their position where it is missing;
+    * a message without role gets `assistant`, a choice without finish reason gets `tool_calls`, `function_call` or
+      `stop`; `id`, `created` and `model` that are missing are null; `object` is `chat.completion`;
+    * arguments that are no string are encoded as JSON, missing ones are `""`; a missing tool type is filled in;
+    * the `index` of a tool call and the `delta` of a choice are dropped: both belong to the stream.
+
+    Strings and extras are not copied.
+
+    Args:
+        completion: A mapping in OpenAI's format, or a pydantic object (`openai.types.chat.ChatCompletion`, NAT's
+            `ChatResponse`), which is dumped with its nulls.
+
+    Raises:
+        pydantic.ValidationError: A value has the wrong type, is no JSON (NaN too), or the object is an error body.
+            Every entry of `errors()` names its path in `loc`.
+    """
+    data: Any = completion
+    if isinstance(completion, BaseModel):
+        data = completion.model_dump(mode="json", by_alias=True, warnings=False)
+    elif isinstance(completion, Mapping):
+        data = dict(cast("Mapping[str, Any]", completion))
+    _COMPLETION.validate_python(data, strict=True)
+    try:
+        problem = _find_no_json(data)
+    except RecursionError:
+        problem = "is nested too deeply, or holds itself", ()
+    if problem is not None:
+        raise _invalid(problem[1], "json_value", "Value " + problem[0])
+    if data.get("error"):
+        raise _invalid(("error",), "error_body", "This is an error, not a completion")
+    result: dict[str, Any] = {
+        "id": data.get("id"),
+        "object": "chat.completion",
+        "created": data.get("created"),
+        "model": data.get("model"),
+        "choices": _read_choices(data.get("choices") or []),
+    }
+    for key, value in data.items():
+        if key != "obfuscation":
+            result.setdefault(key, value)
+    return result
+
+
+def _read_choices(choices: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    by_index: dict[int, dict[str, Any]] = {}
+    for position, choice in enumerate(choices):
+        index = choice.get("index", position)
+        if index in by_index or index < 0:
+            problem = "Index is negative" if index < 0 else f"Index {index} is taken by an earlier choice"
+            raise _invalid(("choices", position, "index"), "choice_index", problem)
+        message = _read_message(choice.get("message") or {}, ("choices", position, "message"))
+        finish = choice.get("finish_reason")
+        if not finish:
+            calls, call = message.get("tool_calls"), message.get("function_call")
+            finish = "tool_calls" if calls else "function_call" if call else "stop"
+        read = {"index": index, "message": message, "finish_reason": finish}
+        for key, value in choice.items():
+            if key != "delta":
+                read.setdefault(key, value)
+        by_index[index] = read
+    return [by_index[index] for index in sorted(by_index)]
+
+
+def _read_message(message: dict[str, Any], path: _Path) -> dict[str, Any]:
+    read = {**message, "role": message.get("role") or "assistant"}
+    if message.get("function_call"):
+        read["function_call"] = _read_function(message["function_call"])
+    if message.get("tool_calls"):
+        read["tool_calls"] = [
+            _read_tool_call(call, (*path, "tool_calls", number)) for number, call in enumerate(message["tool_calls"])
+        ]
+    return read
+
+
+def _read_tool_call(call: dict[str, Any], path: _Path) -> dict[str, Any]:
+    kind = call.get("type") or ("custom" if call.get("custom") and not call.get("function") else "function")
+    if kind in ("custom", "function") and not call.get(kind):
+        raise _invalid((*path, kind), "missing", "Field required")
+    read = {**call, "type": kind}
+    read.pop("index", None)
+    if call.get("function"):
+        read["function"] = _read_function(call["function"])
+    if call.get("custom"):
+        read["custom"] = {**call["custom"], "input": call["custom"].get("input") or ""}
+    return read
+
+
+def _read_function(function: dict[str, Any]) -> dict[str, Any]:
+    arguments = function.get("arguments")
+    if arguments is None:
+        arguments = ""
+    elif not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return {**function, "arguments": arguments}
+
+
+def _find_no_json(value: object) -> tuple[str, _Path] | None:
+    """What in this value JSON cannot carry, and where; None if there is nothing."""
+    if isinstance(value, dict):
+        for key, item in cast("dict[object, object]", value).items():
+            if not isinstance(key, str):
+                return f"has a key that is no string but {type(key).__name__}", ()
+            if item.__class__ is not str and (found := _find_no_json(item)) is not None:
+                return found[0], (key, *found[1])
+    elif isinstance(value, list | tuple):
+        for position, item in enumerate(cast("list[object]", value)):
+            if item.__class__ is not str and (found := _find_no_json(item)) is not None:
+                return found[0], (position, *found[1])
+    elif isinstance(value, float):
+        if not isfinite(value):
+            return f"is {value}, which JSON does not have", ()
+    elif isinstance(value, int):
+        if not -_LARGEST_INT < value < _LARGEST_INT:
+            return "is an integer of more than 4300 digits", ()
+    elif value is not None and not isinstance(value, str):
+        return f"is no JSON value but {type(value).__name__}", ()
+    return None
+
+
+def _invalid(path: _Path, kind: Literal["json_value", "error_body", "choice_index", "missing"], text: str) -> Exception:
+    problem = PydanticCustomError(kind, "{text}", {"text": text})  # braces in the text are no placeholders
+    return ValidationError.from_exception_data(
+        "ChatCompletion", [InitErrorDetails(type=problem, loc=path, input=None)], hide_input=True
+    )
