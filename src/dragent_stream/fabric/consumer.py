@@ -211,7 +211,11 @@ def _fail(converter: ChunkConverter[E], error: Exception, code: object) -> list[
 def _public(options: ConverterOptions | None) -> ConverterOptions:
     """Options under which no text of Fabric, of its adapter or of a provider reaches the client unasked."""
     options = options or ConverterOptions()
-    return options if options.public_error else replace(options, public_error=lambda _: FAILED_TEXT)
+    return options if options.public_error else replace(options, public_error=_fixed_text)
+
+
+def _fixed_text(error: BaseException) -> str:
+    return FAILED_TEXT
 
 
 def _usage(usage: Any) -> Usage | None:

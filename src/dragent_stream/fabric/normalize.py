@@ -10,7 +10,8 @@ is, extras included. What is repaired, and who sends it:
 - content as parts (Mistral: thinking parts become `reasoning_content`) or as a number (cloudflare/ai#651);
 - tool calls that are one mapping, or whose arguments are an object (can1357/oh-my-pi#1779);
 - wrong types of `role`, `refusal`, `finish_reason`, `usage`, `logprobs`: dropped;
-- NaN, dates and other values that JSON has not, and lone surrogates: null, text, U+FFFD.
+- NaN, dates and other values that JSON has not: null, text;
+- surrogate pairs cut between two chunks: joined; lone surrogates: U+FFFD.
 
 pydantic chunks (openai, NAT) are dumped; LangChain messages, `str` and LangGraph's pairs are rewritten as chunks. An
 in-band error is raised as `UpstreamError`. Nothing here awaits; the clock and the ids are injected.
@@ -63,6 +64,7 @@ class ChunkNormalizer:
         self._created = created
         self._new_id = new_id
         self._streamed: set[int] = set()
+        self._halves: dict[tuple[object, ...], str] = {}
         self._reader = ChunkReader()
         self._counted: tuple[str, Usage] = ("", Usage())
 
@@ -80,9 +82,14 @@ class ChunkNormalizer:
             fields = self._repaired(fields)
         self._remember(fields)
         try:
+            if self._halves:
+                fields = self._joined(fields)
             encoded = encode_chunk(fields)
         except FabricStreamError:
-            fields = cast("Json", _json_value(fields))
+            try:
+                fields = cast("Json", _json_value(fields if self._halves else self._joined(fields)))
+            except RecursionError:
+                raise ConversionError("a chunk is nested too deeply for JSON") from None
             encoded = encode_chunk(fields)
         if len(encoded) <= self._limit:
             return [ReadyChunk(fields, encoded)]
@@ -203,6 +210,29 @@ class ChunkNormalizer:
             delta = message if choice["index"] not in self._streamed else None
         choice["delta"] = _delta(cast("Json", delta)) if isinstance(delta, dict) else {}
         return choice
+
+    def _joined(self, fields: Json) -> Json:
+        """The chunk with surrogate pairs joined that were cut between two chunks; a first half waits for the next."""
+
+        def join(holder: Json, name: str, *place: object) -> None:
+            text = holder.get(name)
+            if not isinstance(text, str) or not text:
+                return
+            text = self._halves.pop((*place, name), "") + text
+            if "\ud800" <= text[-1] <= "\udbff":
+                self._halves[(*place, name)], text = text[-1], text[:-1]
+            holder[name] = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+        fields = {**fields, "choices": [{**choice, "delta": dict(choice["delta"])} for choice in fields["choices"]]}
+        for choice in fields["choices"]:
+            delta = choice["delta"]
+            for name in ("content", "reasoning_content", "reasoning", "refusal"):
+                join(delta, name, choice["index"])
+            if delta.get("tool_calls"):
+                delta["tool_calls"] = [_call(call) for call in delta["tool_calls"]]
+                for call in delta["tool_calls"]:
+                    join(call.get("function", {}), "arguments", choice["index"], call.get("index"))
+        return fields
 
     def _remember(self, fields: Json) -> None:
         self._id, self._model, self._created = fields["id"], fields["model"], fields["created"]
