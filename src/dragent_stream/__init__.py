@@ -1,1 +1,75 @@
-"""Any stream of OpenAI-style chat chunks, and the steps beside it, as one valid AG-UI run."""
+"""Any stream of OpenAI-style chat chunks, and the agent's own steps next to it, as one valid AG-UI run."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from dragent_stream.errors import (
+    ConversionError,
+    DragentStreamError,
+    MissingExtraError,
+    SSEError,
+    TraceFormatError,
+    UpstreamError,
+)
+from dragent_stream.ledger import RunLedger
+from dragent_stream.options import ConverterOptions
+from dragent_stream.response import DRAgentEventResponse
+from dragent_stream.run import stream_agui_run, stream_agui_sse
+from dragent_stream.sse import ChatSSEDecoder, SSEDecoder
+from dragent_stream.step_adaptor import AgentStep, StepConverter
+from dragent_stream.stream_converter import ChunkConverter, convert_chunks_to_agui_events
+
+if TYPE_CHECKING:
+    from dragent_stream.chat_completions import (
+        assemble_chat_completion,
+        sanitize_streaming_chat_body,
+        synthesize_chat_completion_chunks,
+        synthesize_chat_completion_sse,
+    )
+    from dragent_stream.trace import convert_trace, read_trace, record_chunks, replay_trace
+
+__all__ = [
+    "AgentStep",
+    "ChatSSEDecoder",
+    "ChunkConverter",
+    "ConversionError",
+    "ConverterOptions",
+    "DRAgentEventResponse",
+    "DragentStreamError",
+    "MissingExtraError",
+    "RunLedger",
+    "SSEDecoder",
+    "SSEError",
+    "StepConverter",
+    "TraceFormatError",
+    "UpstreamError",
+    "assemble_chat_completion",
+    "convert_chunks_to_agui_events",
+    "convert_trace",
+    "read_trace",
+    "record_chunks",
+    "replay_trace",
+    "sanitize_streaming_chat_body",
+    "stream_agui_run",
+    "stream_agui_sse",
+    "synthesize_chat_completion_chunks",
+    "synthesize_chat_completion_sse",
+]
+
+# These rooms load when they are entered: importing the converter stays as cheap as importing ag_ui.core.
+_LAZY = {
+    "assemble_chat_completion": "chat_completions",
+    "convert_trace": "trace",
+    "read_trace": "trace",
+    "record_chunks": "trace",
+    "replay_trace": "trace",
+    "sanitize_streaming_chat_body": "chat_completions",
+    "synthesize_chat_completion_chunks": "chat_completions",
+    "synthesize_chat_completion_sse": "chat_completions",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

@@ -15,7 +15,8 @@ text, or `None` (a heartbeat). What providers do to the format lives here and in
   `function` (ggml-org/llama.cpp#13800), old `function_call` deltas, custom tools, Gemini's thought signature;
 - usage on the finish chunk, in a chunk after it, inside the choice (earendil-works/pi#2017), in `x_groq`, as placeholders;
 - errors as `error` object, as string (block/goose#8031), as vLLM's flat `{"object": "error"}`, as `finish_reason`;
-- `index` as a token counter that starts above zero (foundry-local#144).
+- `index` as a token counter that starts above zero (foundry-local#144);
+- tool messages between the chunks of an agent's loop: `{"role": "tool"}` and LangChain's `ToolMessage` are results.
 
 Of several choices the first by index is converted; the others are counted. Not read: tool calls that a server leaks into
 the text (guoqingbao/xinfer#383), audio, images, logprobs, citations, token ids, vendors' top-level extras.
@@ -25,20 +26,20 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from dragent_stream.errors import UpstreamError
+from dragent_stream.fields import Fields, fields_of
+from dragent_stream.usage import Usage, read_usage
 
-__all__ = ["Chunk", "ChunkReader", "Finish", "ToolCallDelta", "Usage", "plain_text", "read_usage", "text_and_reasoning"]
+__all__ = ["Chunk", "ChunkReader", "Finish", "ToolCallDelta", "plain_text", "text_and_reasoning"]
 
 logger = logging.getLogger("dragent_stream")
 
-Fields: TypeAlias = Mapping[str, Any]
 Finish: TypeAlias = Literal["stop", "calls", "length", "content_filter"]
 
-_MAX_COUNT = 2**53 - 1
 _SNAPSHOT_MIN = 12  # a shorter common beginning may be chance: "ha", "ha"
 
 # What a finish reason means here; a word that is not listed ends the turn like "stop".
@@ -55,7 +56,8 @@ _FINISH: dict[str, Finish] = {
 _FAILED = frozenset({"abort", "error", "network_error"})
 
 
-class ToolCallDelta(NamedTuple):
+@dataclass(slots=True)
+class ToolCallDelta:
     """One entry of `delta.tool_calls`; what the provider left out or left blank is None or empty."""
 
     index: int | None
@@ -63,21 +65,6 @@ class ToolCallDelta(NamedTuple):
     name: str
     arguments: str
     signature: str = ""
-
-
-class Usage(NamedTuple):
-    """Token counts of one model call as far as it is known; None is not zero."""
-
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    total_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    cached_input_tokens: int | None = None
-    cache_write_input_tokens: int | None = None
-
-    def plus(self, other: Usage) -> Usage:
-        """The sum, field by field; a count that neither side knows stays unknown."""
-        return Usage(*(b if a is None else a if b is None else a + b for a, b in zip(self, other, strict=True)))
 
 
 @dataclass(slots=True)
@@ -104,11 +91,12 @@ def plain_text(chunk: object, choice_index: int) -> str | None:
     This is the path of nearly every token, so it only looks; whatever is unusual is left to `ChunkReader.read`.
     """
     try:
-        fields: Any = chunk if type(chunk) is dict else _plain_fields(chunk)
+        fields: dict[str, Any] = cast("Any", chunk) if type(chunk) is dict else _plain_fields(chunk)
+        choice: dict[str, Any]
         (choice,) = fields["choices"]
         if type(choice) is not dict:
             choice = _plain_fields(choice)
-        delta: Any = choice["delta"]
+        delta: dict[str, Any] = choice["delta"]
         if type(delta) is not dict:
             delta = _plain_fields(delta)
         text = delta["content"]
@@ -161,11 +149,14 @@ class ChunkReader:
         if isinstance(chunk, str):
             self._streamed = True
             return Chunk(text=chunk)
-        if isinstance(chunk, tuple) and len(cast("tuple[object, ...]", chunk)) == 2:
-            chunk = cast("tuple[object, object]", chunk)[0]
-        fields = _fields(chunk)
+        if isinstance(chunk, tuple | list):
+            pair = cast("list[object]", chunk)
+            return self.read(pair[0]) if len(pair) == 2 else self._unknown(pair)
+        fields = fields_of(chunk)
         if fields is None or not fields:
             return self._unknown(chunk)
+        if fields.get("role") == "tool" and (call_id := _text(fields.get("tool_call_id"))):
+            return Chunk(tool_result=(call_id, text_and_reasoning(fields.get("content"))[0]))
         if "choices" not in fields and isinstance(fields.get("type"), str) and "content" in fields:
             return _read_message(fields) or self._unknown(chunk)
         if not fields.keys() & {"choices", "usage", "error", "object", "delta"} and not _is_flat_error(fields):
@@ -182,7 +173,7 @@ class ChunkReader:
         record.provider = _text(fields.get("provider"))
         choice = self._choose(fields)
         usage = fields.get("usage") or (choice and choice.get("usage"))
-        if not usage and (groq := _fields(fields.get("x_groq"))):
+        if not usage and (groq := fields_of(fields.get("x_groq"))):
             usage = groq.get("usage")
         record.usage = read_usage(usage)
         record.error = _error(fields) or (_error(choice) if choice else None)
@@ -197,7 +188,7 @@ class ChunkReader:
         offered = fields.get("choices")
         if not isinstance(offered, list | tuple):
             return None
-        choices: list[Fields] = [found for item in cast("Iterable[object]", offered) if (found := _fields(item))]
+        choices: list[Fields] = [found for item in cast("Iterable[object]", offered) if (found := fields_of(item))]
         if not choices:
             return None
         by_index = {_index(choice.get("index")) or 0: choice for choice in reversed(choices)}
@@ -210,10 +201,10 @@ class ChunkReader:
         return by_index.get(self.choice_index)
 
     def _read_choice(self, choice: Fields, record: Chunk) -> None:
-        delta = _fields(choice.get("delta"))
+        delta = fields_of(choice.get("delta"))
         if delta is None and not self._streamed:
             # A complete chat.completion, or a legacy text completion.
-            delta = _fields(choice.get("message")) or ({"content": choice["text"]} if "text" in choice else None)
+            delta = fields_of(choice.get("message")) or ({"content": choice["text"]} if "text" in choice else None)
         elif delta:
             self._streamed = True
         if delta:
@@ -235,9 +226,9 @@ class ChunkReader:
             record.tool_result = call_id, text_and_reasoning(delta.get("content"))[0]
         if isinstance(calls := delta.get("tool_calls"), list | tuple):
             for entry in cast("Iterable[object]", calls):
-                if call := _fields(entry):
+                if call := fields_of(entry):
                     record.tool_calls.append(_tool_call(call))
-        if function := _fields(delta.get("function_call")):
+        if function := fields_of(delta.get("function_call")):
             record.tool_calls.append(
                 ToolCallDelta(None, "", _text(function.get("name")), _arguments(function.get("arguments")))
             )
@@ -248,7 +239,7 @@ class ChunkReader:
         for key in ("reasoning_details", "thinking_blocks"):
             if not details and isinstance(entries := delta.get(key), list | tuple):
                 for item in cast("Iterable[object]", entries):
-                    if entry := _fields(item):
+                    if entry := fields_of(item):
                         details += _first_text(entry, "text", "summary", "thinking", "content")
                         if value := _first_text(entry, "signature") or _first_text(entry, "data"):
                             encrypted.append(value)
@@ -259,27 +250,6 @@ class ChunkReader:
         else:
             self._details += details
         return details
-
-
-def read_usage(value: object) -> Usage | None:
-    """Token counts in the spelling of OpenAI, LangChain or Anthropic; None where there is nothing but placeholders."""
-    usage = _fields(value)
-    if not usage:
-        return None
-    prompt_details = _fields(usage.get("prompt_tokens_details")) or _fields(usage.get("input_token_details")) or {}
-    answer_details = _fields(usage.get("completion_tokens_details")) or _fields(usage.get("output_token_details")) or {}
-    counts = Usage(
-        _count(usage, "prompt_tokens", "input_tokens"),
-        _count(usage, "completion_tokens", "output_tokens"),
-        _count(usage, "total_tokens"),
-        _first_count(_count(answer_details, "reasoning_tokens", "reasoning"), _count(usage, "reasoning_tokens")),
-        _first_count(
-            _count(prompt_details, "cached_tokens", "cache_read"),
-            _count(usage, "prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens"),
-        ),
-        _first_count(_count(prompt_details, "cache_creation"), _count(usage, "cache_creation_input_tokens")),
-    )
-    return counts if any(counts) else None
 
 
 def text_and_reasoning(content: object) -> tuple[str, str]:
@@ -295,7 +265,7 @@ def text_and_reasoning(content: object) -> tuple[str, str]:
     for item in cast("Iterable[object]", content) if isinstance(content, list | tuple) else (content,):
         if isinstance(item, str):
             text.append(item)
-        elif part := _fields(item):
+        elif part := fields_of(item):
             if part.get("type") in ("thinking", "reasoning"):
                 thought.append(_nested_text(part))
             elif part.get("type") in ("text", "output_text", "refusal", None):
@@ -307,7 +277,7 @@ def _nested_text(part: Fields) -> str:
     for key in ("thinking", "reasoning", "text", "summary", "content"):
         value = part.get(key)
         if isinstance(value, list | tuple):
-            entries = [_fields(entry) or {"text": entry} for entry in cast("Iterable[object]", value)]
+            entries = [fields_of(entry) or {"text": entry} for entry in cast("Iterable[object]", value)]
             return "".join(_first_text(entry, "text", "thinking", "summary") for entry in entries)
         if isinstance(value, str) and value:
             return value
@@ -326,17 +296,20 @@ def _read_message(message: Fields) -> Chunk | None:
         return record
     if kind not in ("ai", "AIMessageChunk"):
         return None
-    metadata = _fields(message.get("response_metadata")) or {}
+    metadata = fields_of(message.get("response_metadata")) or {}
     record.model = _first_text(metadata, "model_name", "model")
     record.provider = _text(metadata.get("model_provider"))
     record.text, record.reasoning = text_and_reasoning(message["content"])
-    more = _fields(message.get("additional_kwargs")) or {}
+    more = fields_of(message.get("additional_kwargs")) or {}
     record.reasoning += _first_text(more, "reasoning_content", "reasoning")
     for item in cast("Iterable[object]", message.get("tool_call_chunks") or message.get("tool_calls") or ()):
-        if call := _fields(item):
+        if call := fields_of(item):
             record.tool_calls.append(
                 ToolCallDelta(
-                    _index(call.get("index")), _text(call.get("id")), _text(call.get("name")), _arguments(call.get("args"))
+                    _index(call.get("index")),
+                    _text(call.get("id")),
+                    _text(call.get("name")),
+                    _arguments(call.get("args")),
                 )
             )
     if reason := _first_text(metadata, "finish_reason", "stop_reason"):
@@ -347,9 +320,9 @@ def _read_message(message: Fields) -> Chunk | None:
 
 
 def _tool_call(call: Fields) -> ToolCallDelta:
-    function = _fields(call.get("function")) or _fields(call.get("custom")) or call
+    function = fields_of(call.get("function")) or fields_of(call.get("custom")) or call
     signature = ""
-    if google := _fields((_fields(call.get("extra_content")) or {}).get("google")):
+    if google := fields_of((fields_of(call.get("extra_content")) or {}).get("google")):
         signature = _text(google.get("thought_signature"))
     arguments = function.get("arguments")
     if arguments is None and "input" in function:
@@ -370,31 +343,22 @@ def _is_flat_error(fields: Fields) -> bool:
 def _error(fields: Fields) -> UpstreamError | None:
     error = fields.get("error")
     if not error:
-        if fields.get("object") == "error" or ("choices" not in fields and "delta" not in fields and _is_flat_error(fields)):
+        if fields.get("object") == "error" or (
+            "choices" not in fields and "delta" not in fields and _is_flat_error(fields)
+        ):
             error = fields
         else:
             return None
     if isinstance(error, str):
         return UpstreamError(error)
-    details = _fields(error) or {}
+    details = fields_of(error) or {}
     message = _first_text(details, "message", "msg", "detail")
     if not message:
         code = details.get("code") or details.get("type")
-        message = f"the upstream reported an error ({code})" if code else "the upstream reported an error without a message"
+        message = (
+            f"the upstream reported an error ({code})" if code else "the upstream reported an error without a message"
+        )
     return UpstreamError(message)
-
-
-def _fields(value: object) -> Fields | None:
-    """The fields of a mapping or of an object that has them; None for anything else."""
-    if type(value) is dict:
-        return cast("dict[str, Any]", value)
-    if isinstance(value, Mapping):
-        return cast("Fields", value)
-    fields = getattr(value, "__dict__", None)
-    if not isinstance(fields, dict) or isinstance(value, type):
-        return None
-    extra = getattr(value, "__pydantic_extra__", None)
-    return cast("dict[str, Any]", {**fields, **extra} if extra else fields)
 
 
 def _text(value: object) -> str:
@@ -426,17 +390,3 @@ def _arguments(value: object) -> str:
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _count(fields: Fields, *keys: str) -> int | None:
-    for key in keys:
-        value = fields.get(key)
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT:
-            return value
-    return None
-
-
-def _first_count(first: int | None, second: int | None) -> int | None:
-    return second if first is None else first

@@ -174,7 +174,7 @@ class ModelEvents(EventWriter[BaseEvent]):
 
 
 class WireEvents(EventWriter[bytes]):
-    """Writes SSE frames, `data: {…}\\n\\n`, in ASCII: whatever a reader splits lines on, a frame stays whole.
+    """Writes SSE frames, `data: {…}` and a blank line, in ASCII: whatever a reader splits lines on, a frame stays whole.
 
     Deltas go into a template made once per message; nothing is validated or serialized by a model.
     """

@@ -22,10 +22,11 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from typing import Any, Generic, TypeVar, cast
 
-from dragent_stream.chunks import Finish, ToolCallDelta, Usage
+from dragent_stream.chunks import Finish, ToolCallDelta
 from dragent_stream.events import EventWriter, ModelEvents
 from dragent_stream.options import ConverterOptions
 from dragent_stream.tool_calls import CallState, ToolCall, TurnCalls
+from dragent_stream.usage import UsageTotals
 
 __all__ = ["OpenMessage", "RunLedger", "RunPhase"]
 
@@ -94,6 +95,7 @@ class RunLedger(Generic[E]):
         chunk_id: The id of the chunk being converted; tells two answers apart after a "stop".
         chunks_seen: The chunk path has delivered something, so it owns the text of the root agent.
         steps_seen: Steps arrive in this run, so results are to be expected.
+        usage: What the model calls of the run used.
         dropped: Tool-call deltas that belonged nowhere: repeated deliveries, fragments of calls without a name.
     """
 
@@ -117,6 +119,7 @@ class RunLedger(Generic[E]):
         self.chunks_seen = False
         self.steps_seen = False
         self.dropped = 0
+        self.usage = UsageTotals()
         self._events = events or cast("EventWriter[E]", ModelEvents())
         self._new_id = self.options.new_id
         self._speaks_1_0 = _at_least_1_0(protocol_version)
@@ -126,12 +129,8 @@ class RunLedger(Generic[E]):
         self._steps: list[str] = []
         self._calls: list[ToolCall] = []  # shown or announced, and not answered yet
         self._used_call_ids = set(used_call_ids)
-        self._usage: dict[tuple[str, str], Usage] = {}
-        self._step_usage: dict[tuple[str, str], Usage] = {}
-        self._call_usage: tuple[tuple[str, str], Usage] | None = None
         self._chunks_over = False
         self._workflow_over = False
-        self._chunks_count = False  # the chunk path reports usage, so the root agent's steps need not
 
     @property
     def finished(self) -> bool:
@@ -168,7 +167,7 @@ class RunLedger(Generic[E]):
         if pending and self._speaks_1_0:
             outcome["pendingToolCallIds"] = pending
         self._out.append(
-            self._events.run_finished(self.thread_id, self.run_id, outcome=outcome, usage=self._usage_entries())
+            self._events.run_finished(self.thread_id, self.run_id, outcome=outcome, usage=self.usage.entries())
         )
         self._end()
         return self.drain()
@@ -178,7 +177,7 @@ class RunLedger(Generic[E]):
         if self.phase is not RunPhase.ENDED:
             self._close_for_error()
             text = _well_formed(message) or "the run failed without a message"
-            self._out.append(self._events.run_error(text, code, usage=self._usage_entries()))
+            self._out.append(self._events.run_error(text, code, usage=self.usage.entries()))
             self._end()
         return self.drain()
 
@@ -197,7 +196,7 @@ class RunLedger(Generic[E]):
         self.close()
         self._out.append(
             self._events.run_finished(
-                self.thread_id, self.run_id, outcome={"type": "cancelled"}, usage=self._usage_entries()
+                self.thread_id, self.run_id, outcome={"type": "cancelled"}, usage=self.usage.entries()
             )
         )
         self._end()
@@ -312,9 +311,7 @@ class RunLedger(Generic[E]):
         elif turn is None or turn.over or self.phase is RunPhase.ENDED:
             return
         elif reason == "length" and not all(call.complete for call in turn.calls.calls):
-            self.keep(
-                self.fail_run("the model reached its length limit inside the arguments of a tool call", reason)
-            )
+            self.keep(self.fail_run("the model reached its length limit inside the arguments of a tool call", reason))
         elif reason == "stop":
             self._close_reasoning(turn)
             for call in turn.calls.calls:
@@ -339,9 +336,10 @@ class RunLedger(Generic[E]):
 
     def _next_turn(self) -> _Turn[E]:
         self.end_turn()
-        self._count_call_usage()
+        self.usage.call_ended()
         self._go_past([call for call in self._calls if not call.running])
-        self._turn = turn = _Turn(self._new_id())
+        turn: _Turn[E] = _Turn(self._new_id())
+        self._turn = turn
         return turn
 
     def _speaking_turn(self, *, text: bool = False) -> _Turn[E]:
@@ -464,6 +462,10 @@ class RunLedger(Generic[E]):
         self._calls.remove(call)
         self._out.append(self._events.call_result(self._new_id(), call.wire_id, _well_formed(content)))
 
+    def tools_over(self) -> None:
+        """The model is asked again, so every tool has ended: one that gave no result failed."""
+        self._go_past(self._calls)
+
     def tool_started(self, tool_call_id: str) -> list[E]:
         """The model's call of this id is being executed."""
         self.steps_seen = True
@@ -555,7 +557,7 @@ class RunLedger(Generic[E]):
                 if call.state is CallState.ENDED:
                     self.answer(call, "")
 
-    # Steps, custom events, usage.
+    # Steps and custom events.
 
     def step_started(self, name: str) -> bool:
         """STEP_STARTED; False if a step of this name is open (AG-UI allows one)."""
@@ -575,52 +577,6 @@ class RunLedger(Generic[E]):
         """CUSTOM; the value is JSON."""
         if self.phase is not RunPhase.ENDED:
             self._out.append(self._events.custom(name, value))
-
-    def chunk_usage(self, usage: Usage, *, provider: str, model: str, adds: bool) -> None:
-        """What the chunk path says a model call has used so far; the last word of a call counts."""
-        before = self._call_usage
-        if adds and before:
-            usage = before[1].plus(usage)
-        self._chunks_count = True
-        self._step_usage.clear()
-        self._call_usage = (provider or (before[0][0] if before else ""), model), usage
-
-    def step_usage(self, usage: Usage, *, provider: str, model: str, nested: bool) -> None:
-        """What the step path says a model call has used; the root agent's calls count if the chunks say nothing."""
-        if self._chunks_count and not nested:
-            return
-        totals = self._usage if nested else self._step_usage
-        key = (provider, model)
-        totals[key] = totals.get(key, Usage()).plus(usage)
-
-    def _count_call_usage(self) -> None:
-        if self._call_usage:
-            key, usage = self._call_usage
-            self._usage[key] = self._usage.get(key, Usage()).plus(usage)
-            self._call_usage = None
-
-    def _usage_entries(self) -> list[dict[str, Any]]:
-        self._count_call_usage()
-        entries: list[dict[str, Any]] = []
-        for (provider, model), usage in [*self._usage.items(), *self._step_usage.items()]:
-            entry: dict[str, Any] = {"provider": provider} if provider else {}
-            if model:
-                entry["model"] = model
-            for name, count in zip(_USAGE_FIELDS, usage, strict=True):
-                if count is not None:
-                    entry[name] = count
-            entries.append(entry)
-        return entries
-
-
-_USAGE_FIELDS = (
-    "inputTokens",
-    "outputTokens",
-    "totalTokens",
-    "reasoningTokens",
-    "cachedInputTokens",
-    "cacheWriteInputTokens",
-)
 
 
 def _well_formed(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar, cast
@@ -12,14 +13,16 @@ from dragent_stream.errors import ConversionError
 from dragent_stream.events import EventWriter, ModelEvents, WireEvents
 from dragent_stream.ledger import RunLedger
 from dragent_stream.options import ConverterOptions
-from dragent_stream.stream_converter import ChunkConverter, ChunkSource, convert_upstream
+from dragent_stream.stream_converter import ChunkConverter, ChunkSource, open_upstream
 
-__all__ = ["ledger_for", "stream_agui_run", "stream_agui_sse"]
+__all__ = ["ledger_for", "stream_agui_run", "stream_agui_sse", "stream_run"]
+
+logger = logging.getLogger("dragent_stream")
 
 E = TypeVar("E")
 
 
-async def stream_agui_run(
+def stream_agui_run(
     chunks: ChunkSource,
     run_input: RunAgentInput | Mapping[str, Any] | None = None,
     *,
@@ -27,41 +30,51 @@ async def stream_agui_run(
 ) -> AsyncGenerator[BaseEvent, None]:
     """Convert a chunk stream into one whole AG-UI run of ag_ui objects.
 
+    Failures of the upstream end in RUN_ERROR; cancellation and `aclose()` pass through and close the upstream once.
+
     Args:
         chunks: The chunks; see `ChunkSource`.
         run_input: The client's request; gives thread and run id, frontend tools, protocol version and the ids that the
             history uses. Fresh ids where None.
         options: See `ConverterOptions`.
 
-    Yields:
+    Returns:
         RUN_STARTED, the events of the chunks, and RUN_FINISHED or RUN_ERROR.
+
+    Raises:
+        ConversionError: `run_input` is of another type.
     """
-    async for event in _run(chunks, ledger_for(run_input, ModelEvents(), options)):
-        yield event
+    return stream_run(chunks, ledger_for(run_input, ModelEvents(), options))
 
 
-async def stream_agui_sse(
+def stream_agui_sse(
     chunks: ChunkSource,
     run_input: RunAgentInput | Mapping[str, Any] | None = None,
     *,
     options: ConverterOptions | None = None,
 ) -> AsyncGenerator[bytes, None]:
     """`stream_agui_run` as the bytes of an SSE response, one `data: {…}` frame per event; no event objects are made."""
-    async for frame in _run(chunks, ledger_for(run_input, WireEvents(), options)):
-        yield frame
+    return stream_run(chunks, ledger_for(run_input, WireEvents(), options))
 
 
-async def _run(chunks: ChunkSource, ledger: RunLedger[E]) -> AsyncGenerator[E, None]:
+async def stream_run(chunks: ChunkSource, ledger: RunLedger[E]) -> AsyncGenerator[E, None]:
+    """A whole run, written by the ledger's writer."""
+    converter = ChunkConverter(ledger)
     for event in ledger.start_run():
         yield event
-    upstream = convert_upstream(chunks, ChunkConverter(ledger))
     try:
-        async for events in upstream:
-            for event in events:
-                yield event
-    finally:
-        await upstream.aclose()
-    for event in ledger.finish_run():
+        async with open_upstream(chunks, ledger.options.close_timeout) as upstream:
+            async for chunk in upstream:
+                for event in converter.feed(chunk):
+                    yield event
+                if ledger.finished:
+                    return
+    except Exception as exc:
+        logger.debug("the upstream failed", exc_info=exc)
+        rest = converter.fail(exc)
+    else:
+        rest = converter.finish() + ledger.finish_run()
+    for event in rest:
         yield event
 
 

@@ -7,16 +7,17 @@ import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar
 
-import anyio
 from ag_ui.core import BaseEvent
 
-from dragent_stream.chunks import Chunk, ChunkReader, Usage, plain_text
+from dragent_stream.chunks import Chunk, ChunkReader, plain_text
 from dragent_stream.errors import ConversionError
 from dragent_stream.ledger import RunLedger
 from dragent_stream.options import ConverterOptions
 from dragent_stream.response import DRAgentEventResponse
+from dragent_stream.step_adaptor import AgentStep, StepConverter
+from dragent_stream.usage import Usage
 
 __all__ = ["ChunkConverter", "ChunkSource", "convert_chunks_to_agui_events", "error_text", "open_upstream"]
 
@@ -24,7 +25,10 @@ logger = logging.getLogger("dragent_stream")
 
 E = TypeVar("E")
 ChunkSource: TypeAlias = AsyncIterable[Any] | Iterable[Any] | Awaitable[AsyncIterable[Any]]
-"""An async iterable of chunks, an awaitable of one (openai's `create(stream=True)`), or a plain iterable."""
+"""An async iterable of chunks, an awaitable of one (openai's `create(stream=True)`), or a plain iterable.
+
+Beside chunks it may bring `AgentStep`s, and tool results as chat messages: `{"role": "tool", "tool_call_id", "content"}`.
+"""
 
 
 class ChunkConverter(Generic[E]):
@@ -37,11 +41,11 @@ class ChunkConverter(Generic[E]):
     Attributes:
         ledger: The run this converter writes to.
         model: The model that the last chunks named; empty before.
-        usage: What the current model call has used so far, or None.
+        usage: What the last chunk said about usage; the reader of it sets it back to None.
         ignored_choices: How many choices beside the converted one were passed over.
     """
 
-    __slots__ = ("_reader", "_think", "ledger", "model", "usage")
+    __slots__ = ("_reader", "_steps", "_think", "ledger", "model", "usage")
 
     def __init__(self, ledger: RunLedger[E] | None = None, options: ConverterOptions | None = None) -> None:
         if ledger is not None and options is not None and options is not ledger.options:
@@ -50,12 +54,20 @@ class ChunkConverter(Generic[E]):
         self.model = ""
         self.usage: Usage | None = None
         self._reader = ChunkReader()
+        self._steps: StepConverter[E] | None = None
         self._think = _ThinkTags() if self.ledger.options.think_tags else None
 
     @property
     def done(self) -> bool:
         """The run has its terminal event; later chunks are not read."""
         return self.ledger.finished
+
+    @property
+    def steps(self) -> StepConverter[E]:
+        """The converter of the steps that come inside the chunk stream, and in a run that has an owner beside it."""
+        if self._steps is None:
+            self._steps = StepConverter(self.ledger, lifecycle=False)
+        return self._steps
 
     @property
     def ignored_choices(self) -> int:
@@ -71,6 +83,8 @@ class ChunkConverter(Generic[E]):
                 return [write(text)] if text else []
         if ledger.finished:
             return []
+        if isinstance(chunk, AgentStep):
+            return self.steps.feed(chunk.step)
         record = self._reader.read(chunk)
         if record is not None:
             self._act(record)
@@ -82,6 +96,8 @@ class ChunkConverter(Generic[E]):
         if not ledger.finished:
             if self._think:
                 self._speak(self._think.flush())
+            if self._steps:
+                ledger.keep(self._steps.finish())
             ledger.end_turn()
             ledger.chunks_ended()
         return ledger.drain()
@@ -115,7 +131,7 @@ class ChunkConverter(Generic[E]):
             ledger.keep(ledger.tool_result(*record.tool_result))
         if record.usage:
             self.usage = record.usage
-            ledger.chunk_usage(record.usage, provider=record.provider, model=self.model, adds=record.usage_adds)
+            ledger.usage.from_chunk(record.usage, provider=record.provider, model=self.model, adds=record.usage_adds)
         if record.error:
             ledger.keep(self.fail(record.error))
         elif record.finish:
@@ -196,30 +212,30 @@ async def convert_chunks_to_agui_events(
         `DRAgentEventResponse(events, model, usage_metrics)`.
     """
     converter = ChunkConverter(ledger, options)
-    async for events in convert_upstream(chunks, converter):
-        usage, converter.usage = converter.usage, None
-        metrics = {
-            name: count
-            for name, count in zip(("prompt_tokens", "completion_tokens", "total_tokens"), usage or (), strict=False)
-            if count is not None
-        }
-        if events or metrics:
-            yield DRAgentEventResponse(events=events, model=converter.model or None, usage_metrics=metrics or None)
-
-
-async def convert_upstream(chunks: ChunkSource, converter: ChunkConverter[E]) -> AsyncGenerator[list[E], None]:
-    """Pull the upstream through a converter; yields what each chunk gave, the lists of silent chunks included."""
     try:
         async with open_upstream(chunks, converter.ledger.options.close_timeout) as upstream:
             async for chunk in upstream:
-                yield converter.feed(chunk)
+                events = converter.feed(chunk)
+                if events or converter.usage:
+                    yield _batch(events, converter)
                 if converter.done:
                     return
     except Exception as exc:
         logger.debug("the upstream failed", exc_info=exc)
-        yield converter.fail(exc)
+        events = converter.fail(exc)
     else:
-        yield converter.finish()
+        events = converter.finish()
+    if events:
+        yield _batch(events, converter)
+
+
+def _batch(events: list[BaseEvent], converter: ChunkConverter[BaseEvent]) -> DRAgentEventResponse:
+    metrics = None
+    if converter.usage:
+        counts = zip(("prompt_tokens", "completion_tokens", "total_tokens"), converter.usage, strict=False)
+        metrics = {name: count for name, count in counts if count is not None}
+        converter.usage = None
+    return DRAgentEventResponse(events=events, model=converter.model or None, usage_metrics=metrics)
 
 
 @asynccontextmanager
@@ -228,6 +244,8 @@ async def open_upstream(chunks: ChunkSource, close_timeout: float) -> AsyncGener
 
     An upstream whose closing hangs is left behind after `close_timeout` seconds; one that refuses to close is logged.
     """
+    import anyio  # costs 40 modules, which a converter without a shell does not need
+
     source = await chunks if inspect.isawaitable(chunks) else chunks
     upstream: AsyncIterator[Any] = aiter(source) if isinstance(source, AsyncIterable) else _each(source)
     try:

@@ -50,12 +50,11 @@ class ToolCall:
 
     __slots__ = (
         "_depth",
-        "echo",
         "_escaped",
         "_in_string",
-        "renamed",
         "answered",
         "closed",
+        "echo",
         "frontend",
         "held_result",
         "ids",
@@ -63,6 +62,7 @@ class ToolCall:
         "name",
         "parts",
         "provider_id",
+        "renamed",
         "running",
         "signature",
         "state",

@@ -1,0 +1,23 @@
+"""Look into mappings and objects alike: chunks and steps arrive as dicts, pydantic models and plain objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias, cast
+
+__all__ = ["Fields", "fields_of"]
+
+Fields: TypeAlias = Mapping[str, Any]
+
+
+def fields_of(value: object) -> Fields | None:
+    """The fields of a mapping or of an object that has them, extras included; None for anything else."""
+    if type(value) is dict:
+        return cast("dict[str, Any]", value)
+    if isinstance(value, Mapping):
+        return cast("Fields", value)
+    fields = getattr(value, "__dict__", None)
+    if not isinstance(fields, dict) or isinstance(value, type):
+        return None
+    extra = getattr(value, "__pydantic_extra__", None)
+    return cast("dict[str, Any]", {**fields, **extra} if extra else fields)

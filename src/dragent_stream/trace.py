@@ -1,0 +1,456 @@
+"""Recordings of a run, format version 1: record, read, convert, replay.
+
+JSON Lines, UTF-8. The first line is `{"dragent_trace": 1, …free metadata…}`; then one record a line, each with `t`,
+the seconds since the start:
+
+```
+{"t", "chunk": {chat.completion.chunk}}        {"t", "step": {an intermediate step}}
+{"t", "error": {"type", "message"}}            the upstream raised
+{"t", "closed": "GeneratorExit" | "CancelledError"}   the consumer left
+{"t", "end": true}
+```
+
+Also read: lines of the same kind without a header, lines that are bare chunks, and a raw SSE capture (`data: …`).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple, TypeVar, cast
+
+import anyio
+from pydantic_core import PydanticSerializationError, to_json
+
+from dragent_stream.errors import SSEError, TraceFormatError, UpstreamError
+from dragent_stream.events import WireEvents
+from dragent_stream.fields import fields_of
+from dragent_stream.ledger import RunLedger
+from dragent_stream.options import ConverterOptions
+from dragent_stream.sse import ChatSSEDecoder
+from dragent_stream.step_adaptor import AgentStep
+from dragent_stream.stream_converter import ChunkConverter, ChunkSource, open_upstream
+
+__all__ = [
+    "TRACE_VERSION",
+    "TraceRecord",
+    "convert_trace",
+    "feed_record",
+    "read_trace",
+    "record_chunks",
+    "replay_trace",
+]
+
+TRACE_VERSION = 1
+
+E = TypeVar("E")
+Kind = Literal["chunk", "step", "error", "closed", "end", "cut"]
+Problem = Callable[[TraceFormatError], None]
+
+_KINDS: tuple[Kind, ...] = ("chunk", "step", "error", "closed", "end")
+_SSE_STARTS = (b"data", b":", b"event", b"id", b"retry", b"error")
+
+
+class TraceRecord(NamedTuple):
+    """One record of a trace.
+
+    Attributes:
+        line: Its line number, from 1; the frame's number in an SSE capture.
+        t: Seconds since the start, or None where the recording has no times.
+        kind: What `value` is; `cut` stands for a recording that breaks off, its value says how.
+        value: The chunk, the step, the error object, or how it ended.
+    """
+
+    line: int
+    t: float | None
+    kind: Kind
+    value: Any
+
+
+# Recording.
+
+
+async def record_chunks(
+    chunks: ChunkSource, file: str | PathLike[str] | IO[str], **metadata: Any
+) -> AsyncGenerator[Any, None]:
+    """Pass a chunk stream through and write it to a trace as it goes.
+
+    What the consumer sees is the upstream's own: the same objects, its exception, its end. `AgentStep`s are recorded as
+    steps. The upstream is closed when the consumer leaves.
+
+    Args:
+        chunks: The chunks; see `ChunkSource`.
+        file: A path, or an open text file, which stays open.
+        **metadata: Written into the header beside the version. Put no secrets here.
+
+    Yields:
+        The chunks, unchanged.
+    """
+    start = time.monotonic()
+    with ExitStack() as stack:
+        out = stack.enter_context(_open(file)) if isinstance(file, str | PathLike) else file
+
+        def write(kind: Kind, value: Any) -> None:
+            out.write(_json({"t": round(time.monotonic() - start, 4), kind: value}) + "\n")
+            out.flush()  # what was received is in the file, also when the process dies
+
+        out.write(_json({"dragent_trace": TRACE_VERSION, **metadata}) + "\n")
+        try:
+            async with open_upstream(chunks, ConverterOptions().close_timeout) as upstream:
+                async for chunk in upstream:
+                    if isinstance(chunk, AgentStep):
+                        write("step", chunk.step)
+                    elif chunk is not None:
+                        write("chunk", chunk)
+                    yield chunk
+        except Exception as exc:
+            write("error", {"type": type(exc).__name__, "message": str(exc)})
+            raise
+        except BaseException as gone:
+            write("closed", type(gone).__name__)
+            raise
+        write("end", True)
+
+
+def _open(path: str | PathLike[str]) -> IO[str]:
+    return Path(path).open("w", encoding="utf-8", newline="\n")
+
+
+def _json(value: Any) -> str:
+    try:
+        text = to_json(value, exclude_none=False, bytes_mode="base64", serialize_unknown=True, fallback=str).decode()
+    except PydanticSerializationError:  # lone surrogates
+        text = json.dumps(value, default=lambda item: getattr(item, "model_dump", item.__str__)())
+    return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\x85", "\\u0085")
+
+
+# Reading.
+
+
+def read_trace(
+    source: str | PathLike[str] | Iterable[str | bytes],
+    *,
+    name: str | None = None,
+    on_problem: Problem | None = None,
+) -> Iterator[TraceRecord]:
+    """Read the records of a trace, one at a time.
+
+    Args:
+        source: A path; or the lines of a trace, as an open text or binary file gives them, or the reads of a socket.
+        name: What error messages call the source; the path's name by default.
+        on_problem: Called with the error of each line that cannot be read; reading goes on behind it.
+
+    Yields:
+        The records, in the order of the file.
+
+    Raises:
+        TraceFormatError: Without `on_problem`, at the first line that cannot be read. Always, where the whole source is
+            no trace, or one of another version.
+    """
+
+    def stop(error: TraceFormatError) -> None:
+        raise error
+
+    problem = on_problem or stop
+    if isinstance(source, str | PathLike):
+        path = Path(source)
+        try:
+            with path.open("rb") as file:
+                yield from _read(file, name or path.name, problem)
+        except OSError as exc:
+            raise TraceFormatError(
+                f"cannot be read: {exc.strerror or exc}", source=name or str(path), remedy="check the path"
+            ) from exc
+    else:
+        yield from _read(source, name or getattr(source, "name", None) or "<trace>", problem)
+
+
+def _read(source: Iterable[str | bytes], name: str, problem: Problem) -> Iterator[TraceRecord]:
+    pieces = _bytes(source)
+    head = b""
+    for piece in pieces:
+        head = (head + piece).removeprefix(b"\xef\xbb\xbf")
+        if len(head.lstrip()) > 5 or b"\n" in head.strip(b" \t\r\n"):
+            break
+    start = head.lstrip()
+    if not start:
+        raise TraceFormatError("is empty", source=name, remedy="record a run with: dragent-stream record")
+    if start.startswith(b"{"):
+        yield from _read_lines(_lines(head, pieces), name, problem)
+    elif start.startswith(_SSE_STARTS):
+        yield from _read_sse(head, pieces, name, problem)
+    else:
+        raise TraceFormatError(
+            "is no trace: it starts neither with a JSON object nor with an SSE field",
+            source=name,
+            line=1,
+            remedy='a trace is JSON Lines with the header {"dragent_trace": 1}, bare chunk lines, or an SSE capture',
+        )
+
+
+def _bytes(source: Iterable[str | bytes]) -> Iterator[bytes]:
+    """The pieces as bytes; a line that came without its end gets one."""
+    for piece in source:
+        if isinstance(piece, str):
+            yield piece.encode("utf-8", "surrogatepass") + (b"" if piece.endswith(("\n", "\r")) else b"\n")
+        elif piece.startswith(b"{") and piece.endswith(b"}"):
+            yield piece + b"\n"
+        else:
+            yield piece
+
+
+def _lines(head: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    waiting = [head]
+    for piece in pieces:
+        if b"\n" in waiting[-1]:
+            *whole, rest = b"".join(waiting).split(b"\n")
+            yield from whole
+            waiting = [rest]
+        waiting.append(piece)
+    yield from b"".join(waiting).split(b"\n")
+
+
+def _read_lines(lines: Iterator[bytes], name: str, problem: Problem) -> Iterator[TraceRecord]:
+    broken: TraceFormatError | None = None
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        if broken is not None:
+            problem(broken)
+            broken = None
+        try:
+            value: Any = json.loads(line)
+        except (ValueError, RecursionError) as exc:
+            reason = exc.msg if isinstance(exc, json.JSONDecodeError) else type(exc).__name__
+            broken = TraceFormatError(
+                f"is not JSON: {reason}", source=name, line=number, remedy="remove or repair the line"
+            )
+            continue
+        if not isinstance(value, dict):
+            problem(
+                TraceFormatError(
+                    "is no record: a JSON object is expected", source=name, line=number, remedy="remove the line"
+                )
+            )
+            continue
+        record = cast("dict[str, Any]", value)
+        if "dragent_trace" in record:
+            _check_version(record["dragent_trace"], name, number)
+            continue
+        t = record.get("t")
+        kind: Kind | None = next((kind for kind in _KINDS if kind in record and "choices" not in record), None)
+        if kind == "error" and t is None and not _is_recorded_error(record):
+            kind = None  # a bare chunk with an error object
+        if _is_agui(record):
+            problem(
+                TraceFormatError(
+                    f"is an AG-UI event ({record['type']}), no chunk",
+                    source=name,
+                    line=number,
+                    remedy="it is converted already; check it with: dragent-stream validate",
+                )
+            )
+        elif kind is None:
+            yield TraceRecord(number, None, "chunk", record)
+        else:
+            yield TraceRecord(number, float(t) if isinstance(t, int | float) else None, kind, record[kind])
+    if broken is not None:
+        cut = f"the recording breaks off in line {broken.line}"
+        yield TraceRecord(broken.line, None, "cut", cut)
+        problem(
+            TraceFormatError("breaks off here", source=name, line=broken.line, remedy="the recording was cut short")
+        )
+
+
+def _is_recorded_error(record: Mapping[str, Any]) -> bool:
+    return record.keys() <= {"error"} and isinstance(record["error"], dict) and "type" in record["error"]
+
+
+def _is_agui(record: Mapping[str, Any]) -> bool:
+    kind = record.get("type")
+    return (
+        isinstance(kind, str)
+        and kind.isupper()
+        and ("_" in kind or kind in ("RAW", "CUSTOM"))
+        and "choices" not in record
+    )
+
+
+def _check_version(version: object, name: str, line: int) -> None:
+    if version != TRACE_VERSION or isinstance(version, bool):
+        raise TraceFormatError(
+            f"is a trace of version {version!r}; this release reads version {TRACE_VERSION}",
+            source=name,
+            line=line,
+            remedy="upgrade dragent-stream, or record it again",
+        )
+
+
+def _read_sse(head: bytes, pieces: Iterator[bytes], name: str, problem: Problem) -> Iterator[TraceRecord]:
+    decoder = ChatSSEDecoder()
+    number = 0
+    finished = False
+
+    def records(chunks: list[dict[str, Any]]) -> Iterator[TraceRecord]:
+        nonlocal number, finished
+        for chunk in chunks:
+            number += 1
+            error = fields_of(chunk.get("error"))
+            if error and error.get("type") == "invalid_frame":
+                text = str(error.get("message"))
+                problem(TraceFormatError(text, source=name, remedy="the frame is left out"))
+                continue
+            finished = finished or bool(chunk.get("error")) or _has_finish(chunk)
+            yield TraceRecord(number, None, "chunk", chunk)
+
+    try:
+        yield from records(decoder.feed(head))
+        for piece in pieces:
+            yield from records(decoder.feed(piece))
+        yield from records(decoder.flush())
+    except SSEError as exc:
+        yield TraceRecord(number + 1, None, "cut", str(exc))
+        problem(TraceFormatError(str(exc), source=name, remedy="is it an SSE capture?"))
+        return
+    if not (decoder.done or finished):
+        # On the wire this is an answer that a proxy or the network cut off.
+        yield TraceRecord(number + 1, None, "cut", "the stream ended without finish_reason and without [DONE]")
+
+
+def _has_finish(chunk: Mapping[str, Any]) -> bool:
+    choices = chunk.get("choices")
+    return isinstance(choices, list) and any(
+        isinstance(choice, dict) and cast("dict[str, Any]", choice).get("finish_reason")
+        for choice in cast("list[object]", choices)
+    )
+
+
+# Converting and replaying.
+
+
+def feed_record(converter: ChunkConverter[E], record: TraceRecord) -> list[E]:
+    """The events of one record; both paths, the upstream's failure and the consumer's leaving included."""
+    match record.kind:
+        case "chunk":
+            return converter.feed(record.value)
+        case "step":
+            return converter.steps.feed(record.value)
+        case "error":
+            return converter.fail(_recorded_error(record.value))
+        case "cut":
+            return converter.fail(UpstreamError(record.value))
+        case "closed":
+            return converter.ledger.cancel_run()
+        case "end":
+            return converter.finish()
+
+
+def _recorded_error(value: Any) -> Exception:
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, Any]", value)
+        return UpstreamError(str(fields.get("message") or fields.get("type") or "the upstream failed"))
+    return UpstreamError(str(value))
+
+
+def convert_trace(
+    lines: str | PathLike[str] | Iterable[str | bytes],
+    *,
+    run: bool = True,
+    thread_id: str | None = None,
+    run_id: str | None = None,
+    options: ConverterOptions | None = None,
+    name: str | None = None,
+    on_problem: Problem | None = None,
+) -> Iterator[str]:
+    """Convert a trace into AG-UI events; pure, so the same trace gives the same bytes.
+
+    Args:
+        lines: See `read_trace`.
+        run: Write RUN_STARTED and RUN_FINISHED around the events.
+        thread_id: The thread's id.
+        run_id: The run's id.
+        options: See `ConverterOptions`; ids are derived from thread and run id where None.
+        name: What error messages call the trace.
+        on_problem: Called with the error of each line that cannot be read.
+
+    Yields:
+        One event as wire JSON.
+
+    Raises:
+        TraceFormatError: See `read_trace`. Without `on_problem`, the first error is raised after everything that could
+            be read was converted and yielded.
+    """
+    thread_id, run_id = thread_id or "trace-thread", run_id or "trace-run"
+    if options is None:
+        options = ConverterOptions(new_id=_derived_ids(thread_id, run_id))
+    ledger = RunLedger(WireEvents(), options=options, thread_id=thread_id, run_id=run_id)
+    converter = ChunkConverter(ledger)
+    problems: list[TraceFormatError] = []
+    if run:
+        yield from _wire_json(ledger.start_run())
+    for record in read_trace(lines, name=name, on_problem=on_problem or problems.append):
+        yield from _wire_json(feed_record(converter, record))
+        if ledger.finished:
+            break
+    yield from _wire_json(converter.finish())
+    if run:
+        yield from _wire_json(ledger.finish_run())
+    elif not ledger.finished:
+        ledger.close()
+        yield from _wire_json(ledger.drain())
+    if problems:
+        raise problems[0]
+
+
+def _derived_ids(thread_id: str, run_id: str) -> Callable[[], str]:
+    namespace = uuid.uuid5(uuid.NAMESPACE_URL, f"dragent-stream:{thread_id}/{run_id}")
+    count = 0
+
+    def new_id() -> str:
+        nonlocal count
+        count += 1
+        return str(uuid.uuid5(namespace, str(count)))
+
+    return new_id
+
+
+def _wire_json(frames: list[bytes]) -> Iterator[str]:
+    return (frame[len(b"data: ") : -2].decode() for frame in frames)
+
+
+async def replay_trace(
+    source: str | PathLike[str] | Iterable[str | bytes], *, speed: float | None = None
+) -> AsyncGenerator[Any, None]:
+    """Play a trace as the stream it was: a source for `stream_agui_run`, for tests and for demonstrations.
+
+    Args:
+        source: See `read_trace`.
+        speed: 1.0 keeps the recorded pauses, 2.0 halves them; None plays without pauses.
+
+    Yields:
+        The chunks, and the steps as `AgentStep`.
+
+    Raises:
+        UpstreamError: Where the recorded upstream raised, and where the recording breaks off.
+    """
+    before = 0.0
+    for record in read_trace(source):
+        if speed and record.t is not None:
+            await anyio.sleep(max(0.0, record.t - before) / speed)
+            before = record.t
+        match record.kind:
+            case "chunk":
+                yield record.value
+            case "step":
+                yield AgentStep(record.value)
+            case "error":
+                raise _recorded_error(record.value)
+            case "cut":
+                raise UpstreamError(record.value)
+            case "closed" | "end":
+                return

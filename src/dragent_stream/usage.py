@@ -1,0 +1,127 @@
+"""Token usage: read in any provider's spelling, summed over the model calls of a run."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+from dragent_stream.fields import Fields, fields_of
+
+__all__ = ["Usage", "UsageTotals", "read_usage"]
+
+_MAX_COUNT = 2**53 - 1  # what JavaScript can count (spec 1.0, TokenUsage)
+_Key: TypeAlias = tuple[str, str]
+_WIRE_NAMES = (
+    "provider",
+    "model",
+    "inputTokens",
+    "outputTokens",
+    "totalTokens",
+    "reasoningTokens",
+    "cachedInputTokens",
+    "cacheWriteInputTokens",
+)
+
+
+class Usage(NamedTuple):
+    """Token counts of one model call as far as it is known; None is not zero."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    total_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    cache_write_input_tokens: int | None = None
+
+    def plus(self, other: Usage) -> Usage:
+        """The sum, field by field; a count that neither side knows stays unknown."""
+        return Usage(*(b if a is None else a if b is None else a + b for a, b in zip(self, other, strict=True)))
+
+
+class UsageTotals:
+    """The usage of a whole run: every model call once, summed per provider and model.
+
+    The chunk path repeats a call's total so far, and its last word counts; the step path reports each call when it ends.
+    """
+
+    __slots__ = ("_call", "_chunks_count", "_root_steps", "_totals")
+
+    def __init__(self) -> None:
+        self._totals: dict[_Key, Usage] = {}
+        self._root_steps: dict[_Key, Usage] = {}
+        self._call: tuple[_Key, Usage] | None = None
+        self._chunks_count = False  # the chunks report usage, so the root agent's steps need not
+
+    def from_chunk(self, usage: Usage, *, provider: str, model: str, adds: bool) -> None:
+        """What a chunk says the current model call has used so far; `adds`: since the chunk before."""
+        before = self._call
+        if adds and before:
+            usage = before[1].plus(usage)
+        self._chunks_count = True
+        self._root_steps.clear()
+        self._call = (provider or (before[0][0] if before else ""), model), usage
+
+    def from_step(self, usage: Usage, *, model: str, nested: bool) -> None:
+        """What a finished model call of the step path has used; the root agent's count if the chunks say nothing."""
+        if nested:
+            _add(self._totals, ("", model), usage)
+        elif not self._chunks_count:
+            _add(self._root_steps, ("", model), usage)
+
+    def call_ended(self) -> None:
+        """The next chunk's usage is another model call's."""
+        if self._call:
+            _add(self._totals, *self._call)
+            self._call = None
+
+    def entries(self) -> list[dict[str, Any]]:
+        """The `usage` list of a terminal event: camelCase, only what is known."""
+        self.call_ended()
+        return [
+            {
+                name: value
+                for name, value in zip(_WIRE_NAMES, (provider or None, model or None, *usage), strict=True)
+                if value is not None
+            }
+            for (provider, model), usage in [*self._totals.items(), *self._root_steps.items()]
+        ]
+
+
+def _add(totals: dict[_Key, Usage], key: _Key, usage: Usage) -> None:
+    totals[key] = totals.get(key, Usage()).plus(usage)
+
+
+def read_usage(value: object) -> Usage | None:
+    """Token counts in the spelling of OpenAI, LangChain or Anthropic; None where there is nothing but placeholders."""
+    usage = fields_of(value)
+    if not usage:
+        return None
+    prompt_details = fields_of(usage.get("prompt_tokens_details")) or fields_of(usage.get("input_token_details")) or {}
+    answer_details = (
+        fields_of(usage.get("completion_tokens_details")) or fields_of(usage.get("output_token_details")) or {}
+    )
+    counts = Usage(
+        _count(usage, "prompt_tokens", "input_tokens"),
+        _count(usage, "completion_tokens", "output_tokens"),
+        _count(usage, "total_tokens"),
+        _first_count(_count(answer_details, "reasoning_tokens", "reasoning"), _count(usage, "reasoning_tokens")),
+        _first_count(
+            _count(prompt_details, "cached_tokens", "cache_read"),
+            _count(usage, "prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens"),
+        ),
+        _first_count(_count(prompt_details, "cache_creation"), _count(usage, "cache_creation_input_tokens")),
+    )
+    return counts if any(counts) else None
+
+
+def _count(fields: Fields, *keys: str) -> int | None:
+    for key in keys:
+        value = fields.get(key)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT:
+            return value
+    return None
+
+
+def _first_count(first: int | None, second: int | None) -> int | None:
+    return second if first is None else first
