@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, cast
 
-from dragent_stream.chunks import Chunk, ChunkReader, Usage, text_and_reasoning
+from dragent_stream.chunks import Chunk, ChunkReader, ToolCallDelta, Usage, text_and_reasoning
 from dragent_stream.errors import ConversionError, UpstreamError
 from dragent_stream.fabric.contract import FabricStreamError, chunk_problem, encode_chunk
 from dragent_stream.fabric.split import split_chunk
@@ -146,7 +146,7 @@ class ChunkNormalizer:
         if record.text:
             delta["content"] = record.text
         if record.tool_calls:
-            delta["tool_calls"] = [_call_fields(call._asdict()) for call in record.tool_calls]
+            delta["tool_calls"] = [_call_fields(call) for call in record.tool_calls]
         usage = self._running_usage(record)
         if not delta and record.finish is None and usage is None:
             return None
@@ -291,9 +291,9 @@ def _call(call: Json) -> Json:
     return call
 
 
-def _call_fields(call: Json) -> Json:
-    function = _known({"name": call["name"] or None, "arguments": call["arguments"]})
-    return _known({"index": call["index"], "id": call["id"] or None, "type": "function", "function": function})
+def _call_fields(call: ToolCallDelta) -> Json:
+    function = _known({"name": call.name or None, "arguments": call.arguments})
+    return _known({"index": call.index, "id": call.id or None, "type": "function", "function": function})
 
 
 def _known(fields: Json) -> Json:
