@@ -43,7 +43,8 @@ lint: setup
 	$(RUN) lint-imports
 
 bench: setup
-	$(RUN) python benchmarks/convert.py
+	$(RUN) python benchmarks/peers.py
+	$(RUN) python benchmarks/convert.py --json benchmarks/results/convert.json
 
 clean:
 	rm -rf .tools .venv .venvs node_modules tests/clients/node_modules

@@ -1,0 +1,46 @@
+"""dragent_stream: each way in and each way out."""
+
+from workloads import nat_objects, reads, sse_frames, stream
+
+from dragent_stream.run import stream_agui_run, stream_agui_sse
+from dragent_stream.sse import ChatSSEDecoder
+from dragent_stream.stream_converter import convert_chunks_to_agui_events
+
+
+async def chunks_of(bytes_read):
+    """SSE bytes to chunks, as a proxy reads them from a socket."""
+    decoder = ChatSSEDecoder()
+    async for data in stream(bytes_read):
+        for chunk in decoder.feed(data):
+            yield chunk
+    for chunk in decoder.flush():
+        yield chunk
+
+
+async def batches(items):
+    """What NAT's server writes of the batches."""
+    async for batch in convert_chunks_to_agui_events(stream(items)):
+        yield batch.get_stream_data()
+
+
+def rows(chunks):
+    objects_out, objects, dicts, frames, cut = {}, {}, {}, {}, {}
+    for name, items in chunks.items():
+        found = nat_objects(items)
+        whole = sse_frames(items)
+        parts = reads(whole)
+        objects_out[(name, "convert")] = lambda found=found: convert_chunks_to_agui_events(stream(found))
+        objects_out[(name, "encode")] = lambda found=found: batches(found)
+        objects[(name, "convert")] = lambda found=found: stream_agui_run(stream(found))
+        objects[(name, "encode")] = lambda found=found: stream_agui_sse(stream(found))
+        dicts[(name, "convert")] = lambda items=items: stream_agui_run(stream(items))
+        dicts[(name, "encode")] = lambda items=items: stream_agui_sse(stream(items))
+        frames[(name, "encode")] = lambda whole=whole: stream_agui_sse(chunks_of(whole))
+        cut[(name, "encode")] = lambda parts=parts: stream_agui_sse(chunks_of(parts))
+    return {
+        "ours: NAT objects in, ag_ui batches, get_stream_data()": objects_out,
+        "ours: NAT objects in": objects,
+        "ours: dicts in": dicts,
+        "ours: SSE bytes in, 16 KiB reads": cut,
+        "ours: SSE bytes in, one frame a read": frames,
+    }
