@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from dragent_stream.asgi_response import EventStreamResponse
-from dragent_stream.chunks import read_usage
+from dragent_stream.usage import read_usage
 from dragent_stream.errors import ConversionError
 from dragent_stream.events import WireEvents
 from dragent_stream.nat.callbacks import AgentObserver, observe
@@ -222,7 +222,7 @@ class NatRun(AgentObserver):
 
         def entry() -> list[bytes]:
             if not self._has_model_steps and (counts := read_usage(usage)):
-                self._ledger.step_usage(counts, provider="", model=model, nested=True)
+                self._ledger.usage.from_step(counts, model=model, nested=True)
             return []
 
         self._put(entry)
