@@ -9,7 +9,7 @@ from html import escape
 
 from dragent_stream.cli.timeline import Bar, Kind, Timeline
 
-__all__ = ("draw_html", "draw_png", "draw_svg", "draw_text")
+__all__ = ("draw_html", "draw_png", "draw_svg", "draw_text", "summary")
 
 _COLORS: dict[Kind | str, str] = {
     "text": "#2f6fde",
@@ -39,7 +39,7 @@ def draw_svg(line: Timeline, title: str) -> str:
         f'font-family="{_FONT}" role="img" aria-label="{_text("Timeline of " + title)}">',
         f'<rect width="{_WIDTH}" height="{height}" fill="{_PAPER}"/>',
         f'<text x="24" y="33" font-size="17" font-weight="600" fill="{_INK}">{_text(_cut(title, 90))}</text>',
-        f'<text x="24" y="54" font-size="12" fill="{_MUTED}">{_text(_summary(line))}</text>',
+        f'<text x="24" y="54" font-size="12" fill="{_MUTED}">{_text(summary(line))}</text>',
     ]
     scale = _Scale(line)
     parts.extend(
@@ -169,7 +169,8 @@ def _draw_legend(y: float) -> Iterator[str]:
     yield f'<text x="{x}" y="{y + 4}" font-size="11" fill="{_MUTED}">white ticks: one delta each</text>'
 
 
-def _summary(line: Timeline) -> str:
+def summary(line: Timeline) -> str:
+    """Say in a line what happened."""
     calls = sum(bar.kind == "call" for bar in line.bars)
     messages = sum(bar.kind == "text" for bar in line.bars)
     length = f"{line.end - line.start:.2f} s" if line.unit == "s" else "no clock: positions of events"

@@ -1,0 +1,222 @@
+"""Convert traces to AG-UI: one to an output, or a whole directory over a process pool."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from dragent_stream.cli.reading import Problem, open_recording
+from dragent_stream.cli.writing import Write, output
+from dragent_stream.errors import ConversionError, DragentStreamError, TraceFormatError
+from dragent_stream.trace import convert_trace
+
+__all__ = ("Format", "Job", "Outcome", "convert_file", "convert_many", "convert_one", "plan_jobs")
+
+Format = Literal["jsonl", "sse"]
+
+_TRACES = (".jsonl", ".ndjson", ".sse")
+_MADE = (".agui.jsonl", ".agui.sse")
+_MARKER = ".dragent-stream.json"
+_BATCH = 16
+"""Files per task of the pool: a task costs about as much as a small file."""
+
+
+def convert_one(
+    path: str,
+    write: Write,
+    *,
+    to: Format = "jsonl",
+    run: bool = True,
+    thread_id: str | None = None,
+    run_id: str | None = None,
+    on_problem: Problem,
+) -> int:
+    """Convert one trace.
+
+    Args:
+        path: A file, or `-`.
+        write: Takes the output, event by event.
+        to: Lines of JSON, or SSE frames.
+        run: Whether to write RUN_STARTED and the terminal event.
+        thread_id: The thread's id.
+        run_id: The run's id.
+        on_problem: Called with each line that cannot be read.
+
+    Returns:
+        The number of events.
+
+    Raises:
+        TraceFormatError: The whole file is no trace.
+        OSError: It cannot be read.
+    """
+    before, after = (b"data: ", b"\n\n") if to == "sse" else (b"", b"\n")
+    events = 0
+    with open_recording(path) as recording:
+        if recording.kind == "events":
+            raise TraceFormatError(
+                "holds AG-UI events already", source=recording.name, remedy="check it with: dragent-stream validate"
+            )
+        wire = convert_trace(
+            recording.lines,
+            run=run,
+            thread_id=thread_id,
+            run_id=run_id,
+            name=recording.name,
+            on_problem=on_problem,
+        )
+        for event in wire:
+            write(before + event.encode() + after)
+            events += 1
+    return events
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One file of a bulk conversion; ids are derived from `thread_id`, so the same job gives the same bytes."""
+
+    source: str
+    target: str
+    to: Format
+    run: bool
+    thread_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a job ended: the events written, and the lines (or the file) that could not be read."""
+
+    source: str
+    events: int
+    problems: tuple[str, ...]
+
+
+def convert_file(job: Job) -> Outcome:
+    """Do one job. Pure but for its two files, and picklable, so any pool or engine can run it.
+
+    A trace with unreadable lines becomes `<target>.partial`; the next run tries it again.
+    """
+    problems: list[str] = []
+    events = 0
+    try:
+        Path(job.target).parent.mkdir(parents=True, exist_ok=True)
+        with output(f"{job.target}.partial") as write:
+            events = convert_one(
+                job.source,
+                write,
+                to=job.to,
+                run=job.run,
+                thread_id=job.thread_id,
+                run_id=job.thread_id,
+                on_problem=lambda error: problems.append(str(error)),
+            )
+        if not problems:
+            os.replace(f"{job.target}.partial", job.target)
+    except DragentStreamError as error:
+        problems.append(str(error))
+    except OSError as error:
+        problems.append(f"{error.filename or job.source}: {error.strerror or error}")
+    return Outcome(job.source, events, tuple(problems))
+
+
+def plan_jobs(directory: Path, target: Path, *, to: Format, run: bool) -> tuple[list[Job], int]:
+    """Find the traces of a directory and its folders that are still to convert.
+
+    A trace is done when its output is there and not older. The output directory remembers the options it was made with.
+
+    Returns:
+        The jobs, in the order of their paths, and the number of traces done before.
+
+    Raises:
+        ConversionError: There is no trace, or the output directory was made with other options.
+    """
+    made_with = {"to": to, "run": run}
+    marker = target / _MARKER
+    if marker.is_file():
+        try:
+            before = json.loads(marker.read_text("utf-8"))
+        except ValueError:
+            before = None
+        if before != made_with:
+            raise ConversionError(
+                f"{target} was made with other options ({before}); name another directory, or delete {marker.name} there"
+            )
+    inside = target.resolve()
+    sources = sorted(
+        path
+        for path in directory.rglob("*")
+        if path.suffix in _TRACES
+        and not path.name.endswith(_MADE)
+        and path.is_file()
+        and inside not in path.resolve().parents
+    )
+    if not sources:
+        raise ConversionError(f"{directory} holds no trace (no file ends in {', '.join(_TRACES)})")
+    target.mkdir(parents=True, exist_ok=True)
+    marker.write_text(json.dumps(made_with) + "\n", "utf-8")
+    jobs: list[Job] = []
+    done = 0
+    for source in sources:
+        relative = source.relative_to(directory)
+        name = relative.with_suffix("") if relative.suffix == ".jsonl" else relative
+        made = target / f"{name}.agui.{to}"
+        if made.is_file() and made.stat().st_mtime_ns >= source.stat().st_mtime_ns:
+            done += 1
+        else:
+            jobs.append(Job(str(source), str(made), to, run, name.as_posix()))
+    return jobs, done
+
+
+def convert_many(jobs: Iterable[Job], workers: int, on_outcome: Callable[[Outcome], None]) -> None:
+    """Do jobs over a pool of processes; in this process where `workers` is 1.
+
+    Args:
+        jobs: The jobs; they are taken as the pool has room for them.
+        workers: Processes.
+        on_outcome: Called with each outcome, in the order the jobs end.
+    """
+    if workers == 1:
+        for job in jobs:
+            on_outcome(convert_file(job))
+        return
+    waiting = iter(jobs)
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_ignore_interrupt)
+    running: set[Future[list[Outcome]]] = set()
+    try:
+        while True:
+            running.update(
+                pool.submit(_convert_batch, batch) for batch in _batches(waiting, workers * 2 - len(running))
+            )
+            if not running:
+                break
+            ended, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in ended:
+                for outcome in future.result():
+                    on_outcome(outcome)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _batches(jobs: Iterator[Job], count: int) -> Iterator[list[Job]]:
+    for _ in range(count):
+        batch = list(islice(jobs, _BATCH))
+        if not batch:
+            return
+        yield batch
+
+
+def _convert_batch(batch: list[Job]) -> list[Outcome]:
+    return [convert_file(job) for job in batch]
+
+
+def _ignore_interrupt() -> None:
+    # Ctrl-C reaches every process of the terminal; the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

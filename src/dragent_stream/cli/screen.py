@@ -1,0 +1,32 @@
+"""What may be put on a terminal: text without control characters, and the two consoles."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from rich.console import Console
+
+__all__ = ("error_console", "printable", "say", "screen")
+
+_UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """Replace what would steer the terminal or cannot be encoded: a recording is foreign text."""
+    return _UNFIT.sub("\ufffd", text)
+
+
+def screen() -> Console:
+    """Return the console of standard output, which takes text as it is: no markup, no emoji codes."""
+    return Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
+
+
+def error_console() -> Console:
+    """Return the console of standard error."""
+    return Console(file=sys.stderr, markup=False, emoji=False, highlight=False)
+
+
+def say(message: str) -> None:
+    """Write one line to standard error."""
+    sys.stderr.write(f"dragent-stream: {printable(message)}\n")

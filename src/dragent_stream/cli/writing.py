@@ -1,0 +1,39 @@
+"""Write what a verb makes: to standard output, or to a file that appears only when it is whole."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+__all__ = ("Write", "output")
+
+Write = Callable[[bytes], object]
+
+
+@contextmanager
+def output(path: str | None) -> Generator[Write]:
+    """Open an output.
+
+    Args:
+        path: A file; None or `-` for standard output.
+
+    Yields:
+        What writes bytes. A file takes its name when the block ends without an exception, so that a reader never sees
+        half of it, and an input can be its own output.
+    """
+    if path is None or path == "-":
+        yield sys.stdout.buffer.write
+        sys.stdout.buffer.flush()
+        return
+    target = Path(path)
+    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with beside.open("wb") as file:
+            yield file.write
+        beside.replace(target)
+    finally:
+        with suppress(FileNotFoundError):
+            beside.unlink()
