@@ -274,8 +274,14 @@ def test_pydantic_objects_are_streamed_as_their_json() -> None:
 
     answer = assemble_chat_completion(synthesize_chat_completion_chunks(Stamped()))
     assert (answer["id"], answer["created_at"]) == ("default", "2026-01-01T00:00:00Z")
-    whole = ChatCompletion.model_validate(one_choice({"content": "a"}))
-    assert ChatCompletion.model_validate(assemble_chat_completion(through_sse(whole))) == whole
+
+
+def test_an_openai_object_is_streamed_as_the_api_sent_it() -> None:
+    sent = {**one_choice({"content": "a", "refusal": None}), "service_tier": None, "citations": ["x", None]}
+    whole = ChatCompletion.model_validate(sent)
+    assert assemble_chat_completion(through_sse(whole)) == sent
+    whole.choices[0].message.content = "b"
+    assert deltas(whole)[1] == {"content": "b"}
 
 
 WRONG: list[tuple[object, tuple[str | int, ...]]] = [

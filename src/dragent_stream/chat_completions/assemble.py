@@ -6,11 +6,12 @@ from typing import Any, Final, cast
 
 from pydantic import BaseModel
 
+from dragent_stream.chat_completions.objects import json_fields
 from dragent_stream.chunks import ToolCallDelta, text_and_reasoning
 from dragent_stream.errors import ConversionError, UpstreamError
 from dragent_stream.tool_calls import ToolCall, TurnCalls
 
-__all__ = ("ChatCompletionAssembler", "assemble_chat_completion", "assemble_chat_completion_async")
+__all__ = ("ChatCompletionAssembler", "assemble_chat_completion", "assemble_chat_completion_async", "error_in_chunk")
 
 _Fields = dict[str, Any]
 _FIRST: Final = frozenset({"id", "created", "model"})  # constant at OpenAI; Azure opens with blank ones
@@ -61,10 +62,10 @@ class ChatCompletionAssembler:
         """Take the next chunk; errors as for `assemble_chat_completion`."""
         self._count += 1
         if isinstance(chunk, BaseModel):
-            chunk = chunk.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
+            chunk = json_fields(chunk)
         fields = _mapping(chunk, f"chunk {self._count}")
-        if fields.get("error") or fields.get("object") == "error":
-            raise _upstream_error(fields)
+        if (error := error_in_chunk(fields)) is not None:
+            raise error
         for key, value in fields.items():
             if key not in _STREAM_ONLY:
                 _replace(self._top, key, value, keep_first=key in _FIRST)
@@ -275,10 +276,13 @@ def _sequence(value: object, place: str) -> list[object]:
     return cast("list[object]", value)
 
 
-def _upstream_error(fields: Mapping[str, Any]) -> UpstreamError:
-    error = fields.get("error") or fields
+def error_in_chunk(fields: Mapping[str, Any]) -> UpstreamError | None:
+    """The error that a chunk reports, in any of its shapes (an object, a text, vLLM's flat body)."""
+    error = fields.get("error") or (fields if fields.get("object") == "error" else None)
+    if error is None:
+        return None
     if not isinstance(error, Mapping):
         return UpstreamError(str(error))
     body = cast("Mapping[str, Any]", error)
-    code = body.get("code")
-    return UpstreamError(str(body.get("message") or "the stream reported an error"), str(code or "STREAM_ERROR"))
+    message = str(body.get("message") or "the stream reported an error")
+    return UpstreamError(message, str(body.get("code") or "STREAM_ERROR"))

@@ -6,6 +6,7 @@ from typing import Any, Final, cast
 
 from pydantic import BaseModel
 
+from dragent_stream.chat_completions.objects import json_fields
 from dragent_stream.errors import ConversionError
 
 __all__ = ("OPENAI_CHAT_FIELDS", "STRICT_CHAT_FIELDS", "sanitize_streaming_chat_body")
@@ -42,7 +43,7 @@ def sanitize_streaming_chat_body(
     is for the server that answers. The result shares nothing with `body`.
 
     Args:
-        body: The request's JSON object, or a pydantic object (its set fields).
+        body: The request's JSON object, or a pydantic object.
         allowed_fields: The fields the server accepts, in place of the strict default.
         extra_fields: Fields it accepts besides these: `top_k`, `chat_template_kwargs`, …
 
@@ -54,7 +55,7 @@ def sanitize_streaming_chat_body(
         ConversionError: The body is no object, or a field cannot be copied.
     """
     if isinstance(body, BaseModel):
-        body = body.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
+        body = json_fields(body)
     if not isinstance(body, Mapping):
         raise ConversionError(f"the body of a chat completion request is a JSON object, not {type(body).__name__}")
     fields = cast("Mapping[object, Any]", body)

@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import TypedDict
 
+from dragent_stream.chat_completions.objects import json_fields
+
 __all__ = ("ChatCompletion", "read_chat_completion")
 
 
@@ -128,7 +130,7 @@ def read_chat_completion(completion: object) -> dict[str, Any]:
 
     Args:
         completion: A mapping in OpenAI's format, or a pydantic object (`openai.types.chat.ChatCompletion`, NAT's
-            `ChatResponse`), which is dumped with its nulls.
+            `ChatResponse`).
 
     Raises:
         pydantic.ValidationError: A value has the wrong type, is no JSON (NaN too), or the object is an error body.
@@ -136,7 +138,7 @@ def read_chat_completion(completion: object) -> dict[str, Any]:
     """
     data: Any = completion
     if isinstance(completion, BaseModel):
-        data = completion.model_dump(mode="json", by_alias=True, warnings=False)
+        data = json_fields(completion)
     elif isinstance(completion, Mapping):
         data = dict(cast("Mapping[str, Any]", completion))
     _COMPLETION.validate_python(data, strict=True)

@@ -12,8 +12,15 @@ from typing import Any, Final
 
 from dragent_stream.chat_completions.schema import read_chat_completion
 
-__all__ = ("stream_chat_completion_sse", "synthesize_chat_completion_chunks", "synthesize_chat_completion_sse")
+__all__ = (
+    "DONE_FRAME",
+    "encode_chunk",
+    "stream_chat_completion_sse",
+    "synthesize_chat_completion_chunks",
+    "synthesize_chat_completion_sse",
+)
 
+DONE_FRAME: Final = "data: [DONE]\n\n"
 _OWN_DELTA: Final = ("reasoning_details", "thinking_blocks", "content", "refusal", "audio", "annotations")
 _TYPED: Final = frozenset({*_OWN_DELTA, "reasoning_content", "reasoning", "function_call", "tool_calls"})
 
@@ -64,7 +71,7 @@ def encode_chunk(chunk: object) -> str:
 def _frames(chunks: Iterator[dict[str, Any]]) -> Iterator[str]:
     for chunk in chunks:
         yield encode_chunk(chunk)
-    yield "data: [DONE]\n\n"
+    yield DONE_FRAME
 
 
 def _chunks(completion: dict[str, Any], include_usage: bool) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,27 @@
+"""Read a pydantic object as the JSON it stands for: the fields that were set, and the defaults that are not null."""
+
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+__all__ = ("json_fields",)
+
+
+def json_fields(model: BaseModel) -> dict[str, Any]:
+    """Dump a model without inventing nulls: a null that was received stays, an optional field left unset does not.
+
+    openai's objects then give what the API sent; a model of one's own keeps its defaults.
+    """
+    given = model.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
+    known = model.model_dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
+    return _union(given, known)
+
+
+def _union(given: Any, known: Any) -> Any:
+    if isinstance(given, dict) and isinstance(known, dict):
+        ours, theirs = cast("dict[str, Any]", given), cast("dict[str, Any]", known)
+        return {key: _union(ours.get(key), theirs.get(key)) for key in {**theirs, **ours}}
+    if isinstance(given, list) and isinstance(known, list):
+        pairs = zip(cast("list[Any]", given), cast("list[Any]", known), strict=False)
+        return [_union(ours, theirs) for ours, theirs in pairs]
+    return known if given is None else given
