@@ -64,6 +64,12 @@ def test_several_frames_at_once_are_passed_on_as_they_are() -> None:
     assert buffer.feed(write("b") + write("c"), 1.0) == write("b") + write("c")
 
 
+def test_a_delta_behind_the_start_of_its_message_is_the_first() -> None:
+    buffer = DeltaBuffer(20, 1000)
+    assert buffer.feed(events.text_start("m1") + write("a"), 1.0) == events.text_start("m1") + write("a")
+    assert buffer.feed(write("b"), 1.0) == b""
+
+
 def test_surrogate_halves_in_two_deltas_become_one_character() -> None:
     buffer = DeltaBuffer(20, 1000)
     buffer.feed(write("a"), 1.0)
@@ -80,6 +86,7 @@ ITEMS = st.lists(
         st.tuples(WRITERS, st.text(min_size=1)).map(lambda pair: pair[0](pair[1])),
         st.just(events.text_end("m1")),
         st.just(write("x") + events.text_end("m1")),
+        st.just(events.text_start("m1") + write("y")),
     )
 )
 

@@ -43,9 +43,11 @@ class DeltaBuffer:
 
     def feed(self, frames: bytes, now: float) -> bytes:
         """Take the next frame or frames; return what is to be sent now, in order."""
-        match = _DELTA_FRAME.fullmatch(frames)
+        # JSON escapes line feeds, so a blank line before the last one is the end of an earlier frame.
+        last = frames.rfind(b"\n\n", 0, -2) + 2 if frames.find(b"\n\n") < len(frames) - 2 else 0
+        match = _DELTA_FRAME.fullmatch(frames, last)
         head, text = match.groups() if match else (b"", b"")
-        if head and head == self._head:
+        if head and not last and head == self._head:
             if not self._parts and now - self._left_at >= self._seconds:
                 self._left_at = now
                 return frames
