@@ -6,7 +6,7 @@ IntermediateStep (`payload` with those, `parent_id`, `function_ancestry`). What 
 | step | events |
 | --- | --- |
 | WORKFLOW_START, WORKFLOW_END | the run's lifecycle, where no one else owns it |
-| LLM_START, LLM_NEW_TOKEN, LLM_END of the root agent | its text, unless the chunk path delivers it; the end of the turn |
+| LLM_START, LLM_NEW_TOKEN, LLM_END of the root agent | its text, unless the chunk path brings it; the end of the turn |
 | the same inside a tool or sub-agent | reasoning, or nothing (`ConverterOptions.nested`) |
 | TOOL_START, TOOL_END of the root agent | END of the call it executes, RESULT; a call nobody announced is shown whole |
 | FUNCTION_START, FUNCTION_END | the same for a call they belong to, else a step |
@@ -111,6 +111,7 @@ class StepConverter(Generic[E]):
         self._alone = ledger is None
         self._lifecycle = lifecycle
         self._models: dict[str, _ModelCall[E]] = {}
+        self._unsaid: list[str] = []  # text of the root agent that the chunk path may still bring
         self._running: dict[str, ToolCall] = {}  # by the UUID of the step that executes the call
         self._named: set[str] = set()  # UUIDs of steps that were shown as AG-UI steps
         self._on: dict[str, Callable[[_Step], None]] = {
@@ -151,6 +152,7 @@ class StepConverter(Generic[E]):
                 if call.message:
                     ledger.close_message(call.message)
             self._models.clear()
+            self._say()
             if self._alone:
                 ledger.close()
         return ledger.drain()
@@ -171,6 +173,7 @@ class StepConverter(Generic[E]):
 
     def _llm_start(self, step: _Step) -> None:
         self._models[step.uuid] = _ModelCall()
+        self._say()
         if not step.nested:
             self.ledger.tools_over()
 
@@ -185,8 +188,12 @@ class StepConverter(Generic[E]):
 
     def _llm_end(self, step: _Step) -> None:
         call = self._models.pop(step.uuid, None) or _ModelCall[E]()
-        if not call.streamed and (step.nested or not self.ledger.chunks_seen):
-            self._write(step, call, _llm_output(step))
+        if not call.streamed:
+            text = _llm_output(step)
+            if step.nested or self._alone:
+                self._write(step, call, text)
+            elif text:
+                self._unsaid.append(text)
         if call.message:
             self.ledger.close_message(call.message)
         if not step.nested and not self._models:
@@ -202,10 +209,20 @@ class StepConverter(Generic[E]):
             call.message = self.ledger.open_side(reasoning=step.nested)
         self.ledger.write(call.message, text)
 
+    def _say(self) -> None:
+        """The agent has moved on: what the chunk path has not brought by now, it does not bring."""
+        texts, self._unsaid = self._unsaid, []
+        if not self.ledger.chunks_seen:
+            for text in texts:
+                message = self.ledger.open_side(reasoning=False)
+                self.ledger.write(message, text)
+                self.ledger.close_message(message)
+
     # Tools and functions.
 
     def _tool_start(self, step: _Step) -> None:
         self.ledger.steps_seen = True
+        self._say()
         if step.nested:
             self._name_step(step)
             return
@@ -245,6 +262,7 @@ class StepConverter(Generic[E]):
         self.ledger.steps_seen = True
         if step.framework is not None or step.name in _ROOTS:
             return
+        self._say()
         if not step.nested and step.parent_id in self._running:
             return  # the tool step around it speaks for the call
         call = None if step.nested else self._match(step.name, _tool_input(step.data.get("input")))
@@ -354,4 +372,4 @@ def _contains(given: object, wanted: object) -> bool:
         mine, theirs = cast("list[object]", wanted), list(cast("Iterable[object]", given))
         return len(mine) == len(theirs) and all(_contains(a, b) for a, b in zip(theirs, mine, strict=True))
     # The tool's schema may have turned "1" into 1, or a string into a date.
-    return given == wanted or str(getattr(given, "value", given)) == str(wanted)
+    return given == wanted or str(getattr(given, "value", cast("object", given))) == str(wanted)

@@ -184,7 +184,7 @@ class TurnCalls:
             if not (delta.id or delta.name or delta.arguments):
                 return None
             return self._open(delta), delta.arguments
-        if call.complete:
+        if call.complete and call.name:
             return self._after_complete(call, delta)
         call.learn(delta)
         if delta.id:
