@@ -18,7 +18,6 @@ from typing import Any, Protocol, TypeVar
 
 from ag_ui.core import BaseEvent, RunAgentInput
 
-from dragent_stream.chunks import Usage
 from dragent_stream.errors import UpstreamError
 from dragent_stream.events import ModelEvents, WireEvents
 from dragent_stream.fabric.contract import field
@@ -26,6 +25,7 @@ from dragent_stream.ledger import RunLedger
 from dragent_stream.options import ConverterOptions
 from dragent_stream.run import ledger_for
 from dragent_stream.stream_converter import ChunkConverter, error_text
+from dragent_stream.usage import Usage
 
 __all__ = [
     "FabricStream",
@@ -197,8 +197,8 @@ def _end(converter: ChunkConverter[E], result: Any) -> list[E]:
         message = field(error, "message")
         return _fail(converter, UpstreamError(message if isinstance(message, str) else FAILED_TEXT), code)
     events = converter.finish()
-    if converter.usage is None and (usage := _usage(field(result, "usage"))):
-        ledger.chunk_usage(usage, provider="", model=converter.model, adds=False)
+    if not ledger.usage.entries() and (usage := _usage(field(result, "usage"))):
+        ledger.usage.from_chunk(usage, provider="", model=converter.model, adds=False)
     return events + ledger.finish_run()
 
 

@@ -24,11 +24,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, cast
 
-from dragent_stream.chunks import Chunk, ChunkReader, ToolCallDelta, Usage, text_and_reasoning
+from dragent_stream.chunks import Chunk, ChunkReader, ToolCallDelta, text_and_reasoning
 from dragent_stream.errors import ConversionError, UpstreamError
 from dragent_stream.fabric.contract import FabricStreamError, chunk_problem, encode_chunk
 from dragent_stream.fabric.split import split_chunk
 from dragent_stream.options import random_id
+from dragent_stream.usage import Usage
 
 __all__ = ["ChunkNormalizer", "ReadyChunk"]
 

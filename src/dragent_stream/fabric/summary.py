@@ -5,7 +5,7 @@ The reading is the core's: the chunks go through a `ChunkConverter`, and its eve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ag_ui.core import BaseEvent
@@ -55,10 +55,8 @@ class TurnSummary:
 
     def usage(self) -> Json | None:
         """The fields of Fabric's `AgentUsage`, summed over the turn's model calls; None where nothing was counted."""
-        self._converter.finish()
-        self._converter.ledger.finish_run()
         totals: dict[str, int] = {}
-        for entry in self._gathered.usage:
+        for entry in self._converter.ledger.usage.entries():
             for name, field in _USAGE_FIELDS.items():
                 if (count := entry.get(name)) is not None:
                     totals[field] = totals.get(field, 0) + count
@@ -83,7 +81,6 @@ class _Gatherer(EventWriter[None]):
         self.text: list[str] = []
         self.calls: dict[str, str] = {}
         self.arguments: dict[str, list[str]] = {}
-        self.usage: Sequence[Mapping[str, Any]] = ()
         self.failure: tuple[str, str] | None = None
 
     def text_writer(self, message_id: str) -> Callable[[str], None]:
@@ -104,9 +101,7 @@ class _Gatherer(EventWriter[None]):
             case "TOOL_CALL_START":
                 self.calls[fields["toolCallId"]] = fields["toolCallName"]
                 self.arguments[fields["toolCallId"]] = []
-            case "RUN_FINISHED" | "RUN_ERROR":
-                self.usage = fields.get("usage", ())
-                if "message" in fields:
-                    self.failure = (fields["code"], fields["message"])
+            case "RUN_ERROR":
+                self.failure = (fields["code"], fields["message"])
             case _:
                 pass

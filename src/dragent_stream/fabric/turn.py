@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 from dragent_stream.errors import ConversionError, UpstreamError
 from dragent_stream.fabric.contract import INVALID_CHUNK, OVERSIZED_CHUNK
+from dragent_stream.fabric.deadline import TurnDeadline
 from dragent_stream.fabric.normalize import ChunkNormalizer, ReadyChunk
 from dragent_stream.fabric.summary import TurnSummary
 from dragent_stream.options import ConverterOptions
@@ -34,7 +35,6 @@ Prepare: TypeAlias = Callable[[Any, Any], Any]
 Send: TypeAlias = Callable[[ReadyChunk], Awaitable[None]]
 
 _MESSAGE_LIMIT = 2000
-_MARGIN = 10.0  # seconds that Fabric leaves between an adapter's deadline and its own timeout, at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +110,10 @@ class StreamTarget:
             asyncio.CancelledError: The caller's task was cancelled; never because the target was.
         """
         turn = _Turn(self._options, self._model, chunk_limit, send)
-        timer = asyncio.timeout_at(_loop_deadline(getattr(context, "deadline_millis", None)))
+        deadline = TurnDeadline(getattr(context, "deadline_millis", None), self._options.close_timeout)
         try:
-            async with timer:
-                await turn.pump(self._open, request, context, timer)
+            with deadline:
+                await turn.pump(self._open, request, context, deadline)
         except _SendError as error:
             if getattr(error.cause, "code", None) not in (INVALID_CHUNK, OVERSIZED_CHUNK):
                 raise error.cause from None
@@ -122,15 +122,13 @@ class StreamTarget:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return turn.outcome("cancelled", "target_cancelled", "the target was cancelled")
-        except UpstreamError as error:
-            return turn.outcome("failed", "upstream_error", error_text(error, self._options))
+            if not deadline.expired:
+                return turn.outcome("cancelled", "target_cancelled", "the target was cancelled")
         except (Exception, SystemExit) as error:
-            if not timer.expired():
+            if not deadline.expired:
                 logger.debug("the target failed", exc_info=error)
-                code = "invalid_chunk" if isinstance(error, ConversionError) else "target_failed"
-                return turn.outcome("failed", code, error_text(error, self._options))
-        if timer.expired() or turn.late:
+                return turn.outcome("failed", _code(error), error_text(error, self._options))
+        if deadline.expired:
             return turn.outcome("failed", "timeout", "the target did not finish before the invocation's deadline")
         return turn.outcome("succeeded")
 
@@ -149,15 +147,9 @@ class _SendError(Exception):
 
 
 class _Turn:
-    """The state of one turn.
-
-    Attributes:
-        late: The deadline passed while the target was not waiting, so that nothing could interrupt it.
-    """
+    """The state of one turn."""
 
     def __init__(self, options: ConverterOptions, model: str, chunk_limit: int, send: Send | None) -> None:
-        self.late = False
-        self._options = options
         self._send = send
         self._summary = TurnSummary(options)
         self._normalizer = ChunkNormalizer(
@@ -165,35 +157,23 @@ class _Turn:
         )
 
     async def pump(
-        self, open_source: Callable[[Any, Any], ChunkSource], request: Any, context: Any, timer: asyncio.Timeout
+        self, open_source: Callable[[Any, Any], ChunkSource], request: Any, context: Any, deadline: TurnDeadline
     ) -> None:
         """Read the source to its end, to the first failure in its chunks, or to the deadline."""
-        deadline = timer.when()
-        now = asyncio.get_running_loop().time
         summary, feed, send = self._summary, self._normalizer.feed, self._send
-        close_timeout = self._options.close_timeout
-        if deadline is not None:
-            # Closing must not use up what Fabric leaves for the answer.
-            close_timeout = min(close_timeout, max(0.1, min(_MARGIN, deadline - now()) / 2))
-        async with open_upstream(open_source(request, context), close_timeout) as upstream:
+        async with open_upstream(open_source(request, context), deadline.close_timeout) as upstream:
             async for chunk in upstream:
                 for ready in feed(chunk):
                     summary.add(ready.chunk)
-                    if send is None:
-                        continue
-                    # A cancelled emit of the common host would use its number twice; so no deadline while it waits.
-                    if deadline is not None and not timer.expired():
-                        timer.reschedule(None)
-                    try:
-                        await send(ready)
-                    except Exception as error:
-                        raise _SendError(error) from error
-                    if deadline is not None and not timer.expired():
-                        timer.reschedule(deadline)
-                if deadline is not None and now() >= deadline:
-                    self.late = True
-                    return
-                if summary.failure is not None:
+                    if send is not None:
+                        deadline.sending = True
+                        try:
+                            await send(ready)
+                        except Exception as error:
+                            raise _SendError(error) from error
+                        finally:
+                            deadline.sending = False
+                if deadline.passed() or summary.failure is not None:
                     return
 
     def outcome(
@@ -210,8 +190,7 @@ class _Turn:
         return TurnOutcome(status=status, output=output, code=code, message=text.strip() or code, usage=usage)
 
 
-def _loop_deadline(deadline_millis: int | None) -> float | None:
-    """The deadline on the running loop's clock; None where the host gives none (before Fabric 0.5)."""
-    if deadline_millis is None:
-        return None
-    return asyncio.get_running_loop().time() + max(0.0, deadline_millis / 1000 - time.time())
+def _code(error: BaseException) -> str:
+    if isinstance(error, UpstreamError):
+        return "upstream_error"
+    return "invalid_chunk" if isinstance(error, ConversionError) else "target_failed"
