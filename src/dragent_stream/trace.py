@@ -260,11 +260,10 @@ def _read_lines(lines: Iterator[bytes], name: str, problem: Problem) -> Iterator
         else:
             yield TraceRecord(number, float(t) if isinstance(t, int | float) else None, kind, record[kind])
     if broken is not None:
-        cut = f"the recording breaks off in line {broken.line}"
-        yield TraceRecord(broken.line, None, "cut", cut)
         problem(
             TraceFormatError("breaks off here", source=name, line=broken.line, remedy="the recording was cut short")
         )
+        yield TraceRecord(broken.line, None, "cut", f"the recording breaks off in line {broken.line}")
 
 
 def _is_recorded_error(record: Mapping[str, Any]) -> bool:
@@ -314,8 +313,8 @@ def _read_sse(head: bytes, pieces: Iterator[bytes], name: str, problem: Problem)
             yield from records(decoder.feed(piece))
         yield from records(decoder.flush())
     except SSEError as exc:
-        yield TraceRecord(number + 1, None, "cut", str(exc))
         problem(TraceFormatError(str(exc), source=name, remedy="is it an SSE capture?"))
+        yield TraceRecord(number + 1, None, "cut", str(exc))
         return
     if not (decoder.done or finished):
         # On the wire this is an answer that a proxy or the network cut off.

@@ -5,7 +5,7 @@ import contextlib
 import json
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import httpx
@@ -27,9 +27,9 @@ class Script:
     def __init__(self) -> None:
         self.root: list[Turn] = []
         self.inner: list[Turn] = []
-        self.chooser: Callable[[ModelRequest], Turn] | None = None
+        self.chooser: Callable[[ModelRequest], Turn | Awaitable[Turn]] | None = None
 
-    def turn(self, request: ModelRequest) -> Turn:
+    def turn(self, request: ModelRequest) -> Turn | Awaitable[Turn]:
         if self.chooser is not None:
             return self.chooser(request)
         turns = self.inner if request.body["model"] == "inner-model" else self.root

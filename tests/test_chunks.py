@@ -1,0 +1,260 @@
+"""Reading one chunk: every shape of chunk object and every provider's variation."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from pydantic import BaseModel
+
+from dragent_stream.chunks import ChunkReader, ToolCallDelta, plain_text
+from dragent_stream.usage import Usage
+
+
+def choice(delta: Any, **more: Any) -> dict[str, Any]:
+    return {"id": "c", "model": "m", "choices": [{"index": 0, "delta": delta, **more}]}
+
+
+def read(chunk: Any) -> Any:
+    return ChunkReader().read(chunk)
+
+
+TEXT = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+
+
+class Delta(BaseModel):
+    content: str | None = None
+    role: str | None = None
+    tool_calls: list[Any] | None = None
+
+
+class Choice(BaseModel):
+    finish_reason: str | None = None
+    index: int = 0
+    delta: Delta
+
+
+class NatLikeChunk(BaseModel):
+    id: str = "c"
+    choices: list[Choice]
+    usage: Any = None
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        choice({"content": "Hi"}),
+        choice({"role": "assistant", "content": "Hi", "tool_calls": None, "refusal": None}),
+        NatLikeChunk(choices=[Choice(delta=Delta(content="Hi"))]),
+    ],
+)
+def test_plain_text_is_seen_at_a_glance(chunk: Any) -> None:
+    assert plain_text(chunk, 0) == "Hi" == read(chunk).text
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        choice({"content": "Hi"}, finish_reason="stop"),
+        choice({"content": "Hi", "reasoning": "hm"}),
+        choice({"content": "Hi", "tool_calls": [{}]}),
+        choice({"content": "Hi", "role": "user"}),
+        choice({"content": None}),
+        {**choice({"content": "Hi"}), "usage": {"total_tokens": 1}},
+        {**choice({"content": "Hi"}), "error": "x"},
+        {"choices": [{"index": 1, "delta": {"content": "Hi"}}]},
+        {"choices": []},
+        {"choices": None},
+        None,
+        "Hi",
+        SimpleNamespace(choices=[]),
+    ],
+)
+def test_whatever_is_unusual_is_read_in_full(chunk: Any) -> None:
+    assert plain_text(chunk, 0) is None
+
+
+def test_an_openai_object_is_read_with_its_extra_fields() -> None:
+    delta = {
+        "reasoning_content": "hm",
+        "tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{"}}],
+    }
+    chunk = ChatCompletionChunk.construct(**TEXT, choices=[{"index": 0, "delta": delta, "finish_reason": None}])
+    record = read(chunk)
+    assert (record.reasoning, record.tool_calls) == ("hm", [ToolCallDelta(0, "a", "f", "{")])
+
+
+def test_a_complete_completion_is_one_chunk() -> None:
+    message = {
+        "role": "assistant",
+        "content": "Hi",
+        "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    }
+    whole = {
+        **TEXT,
+        "object": "chat.completion",
+        "choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}],
+    }
+    for completion in (whole, ChatCompletion.model_validate(whole)):
+        record = read(completion)
+        assert (record.text, record.finish) == ("Hi", "calls")
+        assert record.tool_calls == [ToolCallDelta(None, "a", "f", "{}")]
+
+
+def test_a_complete_completion_after_deltas_only_brings_its_usage() -> None:
+    reader = ChunkReader()
+    reader.read(choice({"content": "Hi"}))
+    last = {"choices": [{"index": 0, "message": {"content": "Hi"}}], "usage": {"total_tokens": 3}}
+    record = reader.read(last)
+    assert record is not None
+    assert (record.text, record.usage) == ("", Usage(total_tokens=3))
+
+
+@pytest.mark.parametrize(
+    ("delta", "text", "reasoning"),
+    [
+        ({"content": 6}, "6", ""),
+        ({"content": False}, "", ""),
+        ({"content": ["a", {"type": "text", "text": "b"}, {"type": "image"}]}, "ab", ""),
+        ({"content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "b"}]}, "b", "hm"),
+        ({"content": None, "refusal": "No."}, "No.", ""),
+        ({"content": "a", "refusal": False}, "a", ""),
+        ({"reasoning": "hm", "reasoning_content": "hm"}, "", "hm"),
+        ({"reasoning": "hm", "reasoning_details": [{"type": "reasoning.text", "text": "hm"}]}, "", "hm"),
+        ({"thinking_blocks": [{"type": "thinking", "thinking": "hm"}]}, "", "hm"),
+        ({"role": "user", "content": "a", "reasoning": "hm"}, "", ""),
+        ({"role": "", "content": "a"}, "a", ""),
+    ],
+)
+def test_text_and_thought_are_told_apart(delta: Any, text: str, reasoning: str) -> None:
+    record = read(choice(delta))
+    assert (record.text, record.reasoning) == (text, reasoning)
+
+
+def test_reasoning_details_that_grow_are_read_once() -> None:
+    reader = ChunkReader()
+    said = ""
+    for text in ("Let me think", "Let me think about", "Let me think about it."):
+        record = reader.read(choice({"reasoning_details": [{"text": text}]}))
+        assert record is not None
+        said += record.reasoning
+    assert said == "Let me think about it."
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"index": "1", "id": 7, "function": {"name": " ", "arguments": None}}, ToolCallDelta(1, "7", "", "")),
+        ({"function": {"id": "x", "name": "f", "arguments": {"a": "ä"}}}, ToolCallDelta(None, "x", "f", '{"a": "ä"}')),
+        ({"index": 0, "type": "custom", "custom": {"name": "f", "input": "raw"}}, ToolCallDelta(0, "", "f", "raw")),
+        (
+            {"index": 0, "function": {"name": "f"}, "extra_content": {"google": {"thought_signature": "s"}}},
+            ToolCallDelta(0, "", "f", "", "s"),
+        ),
+    ],
+)
+def test_tool_calls_of_any_spelling(entry: Any, expected: ToolCallDelta) -> None:
+    assert read(choice({"tool_calls": [entry, None]})).tool_calls == [expected]
+
+
+@pytest.mark.parametrize(
+    ("chunk", "message"),
+    [
+        ({"error": {"message": "m", "code": 502}}, "m"),
+        ({"error": {"code": 502}}, "the upstream reported an error (502)"),
+        ({"error": "m"}, "m"),
+        ({"object": "error", "message": "m"}, "m"),
+        ({"code": "workflow_error", "message": "m"}, "m"),
+        (choice({}, error={"message": "m"}), "m"),
+        (choice({"content": ""}, finish_reason="error"), "the model's answer ended with finish_reason 'error'"),
+    ],
+)
+def test_errors_of_any_shape(chunk: Any, message: str) -> None:
+    assert str(read(chunk).error) == message
+
+
+@pytest.mark.parametrize("error", [None, "", {}, 0])
+def test_an_empty_error_is_none(error: Any) -> None:
+    assert read({**choice({"content": "a"}), "error": error}).error is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish"),
+    [
+        ("stop", "stop"),
+        ("eos", "stop"),
+        ("STOP", "stop"),
+        ("tool_calls", "calls"),
+        ("length", "length"),
+        ("sensitive", "content_filter"),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_finish_reasons(reason: Any, finish: Any) -> None:
+    assert read(choice({}, finish_reason=reason)).finish == finish
+
+
+@pytest.mark.parametrize(
+    ("chunk", "usage"),
+    [
+        ({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}}, Usage(1, 2)),
+        ({"choices": [{"delta": {}, "usage": {"total_tokens": 3}}]}, Usage(total_tokens=3)),
+        (
+            {"choices": [{"delta": {}}], "x_groq": {"usage": {"total_tokens": 3, "queue_time": 0.1}}},
+            Usage(total_tokens=3),
+        ),
+        ({"choices": [], "usage": {"prompt_tokens": 0, "completion_tokens": 0}}, None),
+        ({"choices": [], "usage": {"prompt_tokens": "1", "total_tokens": -1, "completion_tokens": True}}, None),
+        (
+            {
+                "usage": {
+                    "prompt_tokens": 5.0,
+                    "prompt_tokens_details": {"cached_tokens": 4},
+                    "completion_tokens_details": {"reasoning_tokens": 3},
+                }
+            },
+            Usage(5, None, None, 3, 4),
+        ),
+    ],
+)
+def test_usage_wherever_it_stands(chunk: Any, usage: Any) -> None:
+    assert read(chunk).usage == usage
+
+
+def test_a_choice_index_that_counts_tokens_is_followed() -> None:
+    reader = ChunkReader()
+    records = [reader.read({"choices": [{"index": i, "delta": {"content": str(i)}}]}) for i in (197, 198, 199)]
+    assert [record.text for record in records if record] == ["197", "198", "199"]
+
+
+def test_langchain_messages_are_read_alone_and_as_pairs() -> None:
+    chunk = AIMessageChunk(
+        content=[{"type": "text", "text": "Hi"}],
+        tool_call_chunks=[{"name": "f", "args": "{", "id": "a", "index": 0}],
+        usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+        response_metadata={"finish_reason": "tool_calls", "model_name": "m"},
+        additional_kwargs={"reasoning_content": "hm"},
+    )
+    for item in (chunk, (chunk, {"langgraph_node": "agent"}), chunk.model_dump()):
+        record = read(item)
+        assert (record.text, record.reasoning, record.model) == ("Hi", "hm", "m")
+        assert record.tool_calls == [ToolCallDelta(0, "a", "f", "{")]
+        assert (record.usage, record.finish, record.usage_adds) == (Usage(1, 2, 3), "calls", True)
+
+
+def test_langchain_messages_that_are_no_deltas() -> None:
+    whole = AIMessage(content="Hi", tool_calls=[{"name": "f", "args": {"a": 1}, "id": "a"}])
+    assert read(whole).tool_calls == [ToolCallDelta(None, "a", "f", '{"a": 1}')]
+    assert read(ToolMessage(content="4", tool_call_id="a")).tool_result == ("a", "4")
+    assert read(HumanMessage(content="question")).text == ""
+
+
+@pytest.mark.parametrize("chunk", [5, object(), {}, {"unknown": 1}, [], int])
+def test_what_nobody_knows_is_counted(chunk: Any) -> None:
+    reader = ChunkReader()
+    assert reader.read(chunk) is None
+    assert reader.unknown_chunks == 1

@@ -1,0 +1,184 @@
+"""RunLedger: ids, frontend tools, results, versions, and every way a run may end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from agui_case import counted_ids, wire
+
+from dragent_stream import ChunkConverter, ConverterOptions, RunLedger, StepConverter
+from dragent_stream.check import check_events
+from dragent_stream.chunks import ToolCallDelta
+from dragent_stream.events import WireEvents
+
+
+def ledger(**more: Any) -> RunLedger[bytes]:
+    tools = frozenset(more.pop("tools", ()))
+    options = ConverterOptions(new_id=counted_ids(), frontend_tools=tools)
+    return RunLedger(WireEvents(), options=options, thread_id="t", run_id="r", **more)
+
+
+def call(name: str, arguments: str = "{}", call_id: str = "a", index: int = 0) -> ToolCallDelta:
+    return ToolCallDelta(index, call_id, name, arguments)
+
+
+def kinds(frames: list[bytes]) -> list[str]:
+    return [wire(frame)["type"] for frame in frames]
+
+
+def test_a_run_starts_and_ends_once() -> None:
+    run = ledger()
+    assert kinds(run.start_run() + run.start_run()) == ["RUN_STARTED"]
+    assert kinds(run.finish_run() + run.finish_run() + run.fail_run("late") + run.cancel_run()) == ["RUN_FINISHED"]
+
+
+def test_nothing_is_written_after_the_terminal_event() -> None:
+    run = ledger()
+    run.fail_run("x")
+    run.text("late")
+    run.reasoning("late")
+    run.tool_call(call("f"))
+    run.encrypted("late")
+    run.step_started("s")
+    run.custom("a.b", {})
+    assert run.drain() == []
+    assert run.tool_result("a", "late") == []
+
+
+def test_ids_that_are_not_given_are_fresh() -> None:
+    run = RunLedger(WireEvents(), options=ConverterOptions(new_id=counted_ids()))
+    started = wire(run.start_run()[0])
+    assert (started["threadId"], started["runId"]) == ("id-1", "id-2")
+
+
+def test_a_call_id_that_the_history_used_is_replaced() -> None:
+    run = ledger(used_call_ids=["a"])
+    run.tool_call(call("f"))
+    started = wire(run.drain()[0])
+    assert started["toolCallId"] not in ("", "a")
+    assert wire(run.tool_result("a", "4")[-1])["toolCallId"] == started["toolCallId"]
+
+
+def test_a_frontend_call_is_shown_when_its_arguments_are_complete_and_named_as_pending() -> None:
+    run = ledger(tools=["pay"], protocol_version="1.0")
+    run.tool_call(call("pay", '{"sum":'))
+    assert run.drain() == []
+    run.tool_call(ToolCallDelta(0, "", "", "1}"))
+    run.end_turn()
+    assert kinds(run.drain()) == ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]
+    assert run.tool_result("a", "no") == []
+    assert wire(run.finish_run()[-1])["outcome"] == {"type": "success", "pendingToolCallIds": ["a"]}
+
+
+def test_an_older_client_is_told_nothing_of_pending_calls() -> None:
+    run = ledger(tools=["pay"])
+    run.tool_call(call("pay"))
+    assert wire(run.finish_run()[-1])["outcome"] == {"type": "success"}
+
+
+def test_a_frontend_call_that_breaks_off_is_never_shown() -> None:
+    run = ledger(tools=["pay"])
+    run.tool_call(call("pay", '{"sum":'))
+    assert kinds(run.fail_run("cut")) == ["RUN_ERROR"]
+
+
+def test_a_result_waits_for_the_end_of_its_call() -> None:
+    run = ledger()
+    run.tool_call(call("f", '{"a":'))
+    run.drain()
+    assert run.tool_result("a", "early") == []
+    run.tool_call(ToolCallDelta(0, "", "", "1}"))
+    assert kinds(run.drain()) == ["TOOL_CALL_ARGS", "TOOL_CALL_END", "TOOL_CALL_RESULT"]
+
+
+def test_a_second_result_is_dropped() -> None:
+    run = ledger()
+    run.tool_call(call("f"))
+    run.drain()
+    assert kinds(run.tool_result("a", "1")) == ["TOOL_CALL_END", "TOOL_CALL_RESULT"]
+    assert run.tool_result("a", "2") == []
+
+
+def test_a_call_that_the_run_goes_past_gets_an_empty_result() -> None:
+    run = ledger()
+    run.tool_call(call("f", "{}", "a", 0))
+    run.tool_call(call("g", "{}", "b", 1))
+    run.tool_started("a")
+    run.tool_result("a", "1")
+    run.drain()
+    run.text("Done.")
+    result = wire(run.drain()[0])
+    assert (result["type"], result["toolCallId"], result["content"]) == ("TOOL_CALL_RESULT", "b", "")
+
+
+def test_without_steps_nobody_here_answers_a_call() -> None:
+    run = ledger()
+    run.tool_call(call("f"))
+    run.text("Done.")
+    assert "TOOL_CALL_RESULT" not in kinds(run.finish_run())
+
+
+@pytest.mark.parametrize(
+    ("version", "arguments", "last"),
+    [
+        ("1.0", "{}", {"type": "RUN_FINISHED", "threadId": "t", "runId": "r", "outcome": {"type": "cancelled"}}),
+        ("1.0", '{"a":', {"type": "RUN_ERROR", "message": "the run was stopped", "code": "abort"}),
+        (None, "{}", {"type": "RUN_ERROR", "message": "the run was stopped", "code": "abort"}),
+        ("0.9", "{}", {"type": "RUN_ERROR", "message": "the run was stopped", "code": "abort"}),
+    ],
+)
+def test_a_stopped_run_says_so_in_words_the_client_knows(version: str | None, arguments: str, last: Any) -> None:
+    run = ledger(protocol_version=version)
+    events = run.start_run()
+    run.tool_call(call("f", arguments))
+    events += run.cancel_run()
+    wires = [wire(event) for event in events]
+    assert wires[-1] == last
+    assert check_events(wires, run_input={"threadId": "t", "runId": "r", "protocolVersion": version or "0.0"}) == []
+
+
+def test_an_error_message_is_never_empty_and_always_encodable() -> None:
+    assert wire(ledger().fail_run("")[0])["message"]
+    assert wire(ledger().fail_run("a\ud83d")[0])["message"] == "a\ufffd"
+
+
+def test_open_steps_are_finished_in_reverse() -> None:
+    run = ledger()
+    assert run.step_started("a") and run.step_started("b")
+    assert not run.step_started("a")
+    finished = [wire(frame) for frame in run.finish_run()]
+    assert [event.get("stepName") for event in finished] == ["a", "b", "b", "a", None]
+
+
+def test_two_paths_end_the_run_when_both_have_ended() -> None:
+    run = ledger()
+    chunks, steps = ChunkConverter(run), StepConverter(run)
+    steps.feed({"event_type": "WORKFLOW_START", "UUID": "w", "name": "w"})
+    chunks.feed("Hello")
+    assert steps.feed({"event_type": "WORKFLOW_END", "UUID": "w", "name": "w"}) == []
+    assert kinds(chunks.finish()) == ["TEXT_MESSAGE_END", "RUN_FINISHED"]
+
+
+def test_a_run_of_steps_alone_ends_with_its_workflow() -> None:
+    steps: StepConverter[bytes] = StepConverter(ledger())
+    steps.feed({"event_type": "WORKFLOW_START", "UUID": "w", "name": "w"})
+    steps.feed({"event_type": "LLM_START", "UUID": "l", "name": "m"})
+    steps.feed({"event_type": "LLM_END", "UUID": "l", "name": "m", "data": {"output": "Hello"}})
+    frames = steps.feed({"event_type": "WORKFLOW_END", "UUID": "w", "name": "w"})
+    assert kinds(frames) == ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END", "RUN_FINISHED"]
+
+
+def test_memory_of_an_open_stream_does_not_grow_with_its_text() -> None:
+    import tracemalloc
+
+    converter: ChunkConverter[bytes] = ChunkConverter(ledger())
+    chunk = {"choices": [{"index": 0, "delta": {"content": "word "}}]}
+    converter.feed(chunk)
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for _ in range(5000):
+        converter.feed(chunk)
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 2000
