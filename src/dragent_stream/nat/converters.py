@@ -8,6 +8,7 @@ import datetime
 from typing import Any
 
 from ag_ui.core import BaseEvent, EventType
+from pydantic import BaseModel
 
 from dragent_stream.errors import UpstreamError
 from dragent_stream.nat.imports import (
@@ -22,7 +23,7 @@ from dragent_stream.nat.imports import (
 )
 from dragent_stream.response import DRAgentEventResponse
 
-__all__ = ["batch_to_chunk", "batch_to_response", "batch_to_str", "register_converters"]
+__all__ = ["AgentAnswer", "batch_to_chunk", "batch_to_response", "batch_to_str", "register_converters"]
 
 
 def batch_to_str(batch: DRAgentEventResponse) -> str:
@@ -74,10 +75,27 @@ def batch_to_response(batch: DRAgentEventResponse) -> ChatResponse:
     return GlobalTypeConverter.convert(batch_to_str(batch), ChatResponse)
 
 
+class AgentAnswer(BaseModel):
+    """What `/generate` answers for a per-user agent: the shape that NAT gives a shared agent's text.
+
+    NAT (1.6 to 1.9) builds that shape anew for a per-user function and then knows no way to it from the text.
+    """
+
+    value: str
+
+
+def _answer(text: str) -> AgentAnswer:
+    return AgentAnswer(value=text)
+
+
+def _answer_text(answer: AgentAnswer) -> str:
+    return answer.value
+
+
 def register_converters() -> None:
     """Register the converters, and the batch as something that NAT may stream as it is."""
     ResponseSerializable.register(DRAgentEventResponse)
-    for converter in (batch_to_chunk, batch_to_str, batch_to_response):
+    for converter in (batch_to_chunk, batch_to_str, batch_to_response, _answer, _answer_text):
         GlobalTypeConverter.register_converter(converter)
 
 

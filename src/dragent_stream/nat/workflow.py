@@ -14,6 +14,7 @@ from pydantic import model_validator
 
 from dragent_stream.ledger import RunLedger
 from dragent_stream.nat.callbacks import AgentObserver, observe
+from dragent_stream.nat.converters import AgentAnswer
 from dragent_stream.nat.imports import (
     REPLAYS_HISTORY,
     WORKFLOW_PARENT,
@@ -126,7 +127,7 @@ class _DirectAnswer(AgentObserver):
 register_per_user_function(
     config_type=PerUserToolCallingAgentConfig,
     input_type=ChatRequestOrMessage,
-    single_output_type=str,
+    single_output_type=AgentAnswer,
     streaming_output_type=DRAgentEventResponse,
     framework_wrappers=[LLMFrameworkEnum.LANGCHAIN],
 )(agent)
