@@ -179,13 +179,11 @@ def serve_binding(
     prepare: Prepare | None = None,
     model: str = "unknown-model",
     options: ConverterOptions | None = None,
-    stdin: IO[bytes] | None = None,
-    stdout: IO[bytes] | None = None,
 ) -> None:
     """Serve one runtime until Fabric stops it or closes stdin: the last line of an adapter's script.
 
-    The descriptor is of kind `process` (`write_descriptor`). Where stdout is not given, whatever else the process writes
-    to it goes to stderr from here on.
+    The descriptor is of kind `process` (`write_descriptor`). Whatever else the process writes to stdout goes to stderr
+    from here on.
 
     Args:
         source: As for `ChunkStreamAdapter`, and so the next four; the request is a `TurnRequest`, the context a
@@ -194,24 +192,21 @@ def serve_binding(
         prepare: See `ChunkStreamAdapter`.
         model: See `ChunkStreamAdapter`.
         options: See `ChunkStreamAdapter`.
-        stdin: Where the requests come from.
-        stdout: Where the answers go.
     """
     target = StreamTarget(source, lifespan=lifespan, prepare=prepare, model=model, options=options)
-    requests = stdin or sys.stdin.buffer
-    answers = stdout or _reserve_stdout()
+    answers = _reserve_stdout()
     try:
-        asyncio.run(_serve(Binding(target), requests, answers))
+        asyncio.run(_serve(Binding(target), answers))
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
 
-async def _serve(binding: Binding, requests: IO[bytes], answers: IO[bytes]) -> None:
+async def _serve(binding: Binding, answers: IO[bytes]) -> None:
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()
     gone = asyncio.Event()
     loop = asyncio.get_running_loop()
     # A thread of its own, and a daemon: a read of stdin cannot be interrupted, and must not hold up the end.
-    threading.Thread(target=_read, args=(requests, loop, lines, gone), daemon=True).start()
+    threading.Thread(target=_read, args=(loop, lines, gone), daemon=True).start()
     try:
         while not binding.stopped and (line := await lines.get()) is not None:
             # Start and stop run in this task: what a lifespan enters has to be left in the same one.
@@ -242,12 +237,14 @@ async def _unless_gone(
         await asyncio.gather(turn, watch, return_exceptions=True)
 
 
-def _read(
-    requests: IO[bytes], loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[bytes | None], gone: asyncio.Event
-) -> None:
+def _read(loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[bytes | None], gone: asyncio.Event) -> None:
+    """Hand on the lines of stdin; from the descriptor, because the lock of `sys.stdin` would abort the exit."""
+    rest = b""
     with suppress(RuntimeError):  # the loop is closed
-        for line in requests:
-            loop.call_soon_threadsafe(lines.put_nowait, line)
+        while read := os.read(0, 1 << 16):
+            *whole, rest = (rest + read).split(b"\n")
+            for line in whole:
+                loop.call_soon_threadsafe(lines.put_nowait, line)
         loop.call_soon_threadsafe(lines.put_nowait, None)
         loop.call_soon_threadsafe(gone.set)
 
