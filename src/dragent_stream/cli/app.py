@@ -100,16 +100,21 @@ class _Problems:
             raise typer.Exit(2)
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print_line(version("dragent-stream"))
+        raise typer.Exit(0)
+
+
 @app.callback()
 def _main(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version)
+    ] = False,
 ) -> None:
-    if version:
-        from importlib.metadata import version as version_of
-
-        print_line(version_of("dragent-stream"))
-        raise typer.Exit(0)
+    pass
 
 
 def print_line(text: str) -> None:

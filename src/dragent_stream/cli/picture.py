@@ -25,6 +25,8 @@ _INK, _MUTED, _GRID, _PAPER, _STRIPE = "#1c2733", "#66737f", "#e3e8ed", "#ffffff
 _FONT = "'Inter', 'Segoe UI', 'Helvetica Neue', 'DejaVu Sans', Arial, sans-serif"
 _MONO = "'SF Mono', 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 _WIDTH, _LEFT, _RIGHT, _TOP, _ROW, _BAR = 1120, 190, 28, 84, 44, 16
+_MOST = 300
+"""Rows of a picture; a PNG of more would not fit into memory everywhere."""
 _UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 _CHAR = 6.4
 """Width of a character of the small monospaced text, in px: SVG cannot measure text, so it is cut by count."""
@@ -32,7 +34,8 @@ _CHAR = 6.4
 
 def draw_svg(line: Timeline, title: str) -> str:
     """Draw a timeline as a self-contained SVG picture, 1120 px wide."""
-    bottom = _TOP + _ROW * max(len(line.bars), 1)
+    bars = line.bars[:_MOST]
+    bottom = _TOP + _ROW * max(len(bars), 1)
     height = bottom + 74
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}" '
@@ -44,7 +47,7 @@ def draw_svg(line: Timeline, title: str) -> str:
     scale = _Scale(line)
     parts.extend(
         f'<rect x="0" y="{_TOP + row * _ROW}" width="{_WIDTH}" height="{_ROW}" fill="{_STRIPE}"/>'
-        for row in range(0, len(line.bars), 2)
+        for row in range(0, len(bars), 2)
     )
     for at in scale.ticks():
         x = scale.x(at)
@@ -53,9 +56,9 @@ def draw_svg(line: Timeline, title: str) -> str:
             f'<text x="{x:.1f}" y="{_TOP - 11}" font-size="11" fill="{_MUTED}" text-anchor="middle">'
             f"{_text(scale.label(at))}</text>"
         )
-    for row, bar in enumerate(line.bars):
+    for row, bar in enumerate(bars):
         parts.extend(_draw_bar(bar, _TOP + row * _ROW, scale, line))
-    if not line.bars:
+    if not bars:
         parts.append(f'<text x="{_LEFT}" y="{_TOP + 26}" font-size="13" fill="{_MUTED}">nothing was said</text>')
     x = scale.x(line.end)
     color = _COLORS["error"] if line.terminal == "RUN_ERROR" else _COLORS["result"]
@@ -65,7 +68,7 @@ def draw_svg(line: Timeline, title: str) -> str:
     ending = f"RUN_ERROR: {line.error}" if line.terminal == "RUN_ERROR" else line.terminal or "no terminal event"
     color = color if line.terminal else _COLORS["error"]
     parts.append(
-        f'<text x="{_WIDTH - _RIGHT}" y="{bottom + 54}" font-size="12" font-weight="600" fill="{color}" '
+        f'<text x="{_WIDTH - _RIGHT}" y="{bottom + 56}" font-size="12" font-weight="600" fill="{color}" '
         f'text-anchor="end">{_text(_cut(ending, 120))}</text>'
     )
     return "".join([*parts, "</svg>\n"])
@@ -134,7 +137,7 @@ def _draw_bar(bar: Bar, top: float, scale: _Scale, line: Timeline) -> Iterator[s
     if bar.result is not None:
         said += f"  →  {' '.join(bar.result.split()) or '(empty)'}"
     room = int((_WIDTH - _RIGHT - x) / _CHAR)
-    anchor, at = ("start", x) if room >= min(len(said), 40) else ("end", _WIDTH - _RIGHT)
+    anchor, at = ("start", x) if room >= min(len(said), 40) else ("end", _WIDTH - _RIGHT - 6)
     room = room if anchor == "start" else int((_WIDTH - _RIGHT - _LEFT) / _CHAR)
     yield (
         f'<text x="{at:.1f}" y="{top + 36}" font-size="10.5" font-family="{_MONO}" fill="{_MUTED}" '
@@ -175,6 +178,8 @@ def summary(line: Timeline) -> str:
     messages = sum(bar.kind == "text" for bar in line.bars)
     length = f"{line.end - line.start:.2f} s" if line.unit == "s" else "no clock: positions of events"
     named = [f"thread {_cut(line.thread_id, 40)}"] if line.thread_id else []
+    if len(line.bars) > _MOST:
+        named.append(f"the first {_MOST} of {len(line.bars)} rows")
     counted = [_count(line.events, "event"), _count(messages, "message"), _count(calls, "tool call"), length]
     return "  ·  ".join([*counted, *named])
 

@@ -95,11 +95,13 @@ async def record_request(
         UpstreamError: The endpoint cannot be reached, refuses, or breaks off; in the last case the trace holds what came.
     """
     timeout = httpx.Timeout(30.0, read=None)
+    # a user in the URL, or a netrc entry, would otherwise replace the header
+    auth = _as_it_is if "authorization" in headers else httpx.USE_CLIENT_DEFAULT
     chunks = 0
     try:
         async with (
             httpx.AsyncClient(timeout=timeout, transport=transport) as client,
-            client.stream("POST", url, json=body, headers=dict(headers)) as response,
+            client.stream("POST", url, json=body, headers=dict(headers), auth=auth) as response,
         ):
             if response.status_code != 200:
                 await response.aread()
@@ -116,6 +118,10 @@ async def record_request(
         reason = str(error) or type(error).__name__
         raise UpstreamError(f"{_public(url)}: {_without(reason, headers)}{came}") from None
     return chunks
+
+
+def _as_it_is(request: httpx.Request) -> httpx.Request:
+    return request
 
 
 async def _chunks(response: httpx.Response) -> AsyncGenerator[dict[str, Any]]:

@@ -50,7 +50,7 @@ class Conversation:
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
         self._open: dict[tuple[str, str], _Entry] = {}
-        self.ending = ""
+        self._ending: tuple[str, str] = ("the run has no end", "bold red")
 
     def feed(self, event: dict[str, object]) -> None:
         """Take the next event."""
@@ -85,9 +85,9 @@ class Conversation:
                 if entry is not None:
                     entry.result = str(event.get("content", ""))
             case "RUN_FINISHED":
-                self.ending = "finished"
+                self._ending = ("finished", "green")
             case "RUN_ERROR":
-                self.ending = "failed"
+                self._ending = ("failed", "bold red")
                 self._entries.append(
                     _Entry("error", str(event.get("code") or "error"), [str(event.get("message", ""))])
                 )
@@ -107,6 +107,10 @@ class Conversation:
         entry = self._open.get((kind, key))
         if entry is not None:
             entry.open = False
+
+    def end_line(self) -> Text:
+        """Say how the run ended."""
+        return Text(*self._ending)
 
     def draw(self, *, whole: bool = False) -> Group:
         """Draw the conversation; `whole` where nothing may be left out."""
@@ -167,6 +171,7 @@ def play(events: Iterable[TimedEvent], console: Console, *, speed: float = 1.0) 
         for timed in recording:
             conversation.feed(timed.event)
         console.print(conversation.draw(whole=True))
+        console.print(conversation.end_line())
         return conversation
     clock = any(timed.clock for timed in recording)
     scale = 1.0 if clock else 0.02
@@ -197,4 +202,5 @@ def play(events: Iterable[TimedEvent], console: Console, *, speed: float = 1.0) 
                 drawn = time.monotonic()
                 live.update(picture(done, at), refresh=True)
     console.print(conversation.draw(whole=True))
+    console.print(conversation.end_line())
     return conversation
