@@ -28,13 +28,13 @@ import json
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
 from dragent_stream.errors import UpstreamError
 from dragent_stream.fields import Fields, fields_of
 from dragent_stream.usage import Usage, read_usage
 
-__all__ = ["Chunk", "ChunkReader", "Finish", "ToolCallDelta", "plain_text", "text_and_reasoning"]
+__all__ = ["Chunk", "ChunkReader", "Finish", "ToolCallDelta", "text_and_reasoning"]
 
 logger = logging.getLogger("dragent_stream")
 
@@ -83,44 +83,6 @@ class Chunk:
     usage: Usage | None = None
     usage_adds: bool = False  # LangChain counts each chunk; everyone else repeats the total so far
     error: UpstreamError | None = None
-
-
-def plain_text(chunk: object, choice_index: int) -> str | None:
-    """The text of a chunk that brings answer text and nothing else; None where the chunk must be read in full.
-
-    This is the path of nearly every token, so it only looks; whatever is unusual is left to `ChunkReader.read`.
-    """
-    try:
-        fields: dict[str, Any] = cast("Any", chunk) if type(chunk) is dict else _plain_fields(chunk)
-        choice: dict[str, Any]
-        (choice,) = fields["choices"]
-        if type(choice) is not dict:
-            choice = _plain_fields(choice)
-        delta: dict[str, Any] = choice["delta"]
-        if type(delta) is not dict:
-            delta = _plain_fields(delta)
-        text = delta["content"]
-        if (
-            type(text) is not str
-            or choice.get("finish_reason")
-            or choice.get("index") != choice_index
-            or fields.get("usage")
-            or fields.get("error")
-        ):
-            return None
-        if len(delta) > 1:
-            for key, value in delta.items():
-                if value and key != "content" and (key != "role" or value != "assistant"):
-                    return None
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return None
-    return text
-
-
-def _plain_fields(value: Any) -> dict[str, Any]:
-    if value.__pydantic_extra__:
-        raise TypeError  # extras are unusual: the full read looks at them
-    return value.__dict__
 
 
 class ChunkReader:

@@ -28,10 +28,11 @@ from dragent_stream.options import ConverterOptions
 from dragent_stream.tool_calls import CallState, ToolCall, TurnCalls
 from dragent_stream.usage import UsageTotals
 
-__all__ = ["OpenMessage", "RunLedger", "RunPhase"]
+__all__ = ["OpenMessage", "RunLedger", "RunPhase", "is_well_formed"]
 
 E = TypeVar("E")
 
+_OPEN = CallState.OPEN  # looked up for each fragment
 _REPLACEMENT = "\ufffd"
 
 
@@ -303,6 +304,20 @@ class RunLedger(Generic[E]):
                 self._end_call(before)
         self._take(call, text)
 
+    def more_arguments(self, index: int, text: str) -> E | None:
+        """TOOL_CALL_ARGS for the open call of this index; None where the fragment needs the care of `tool_call`."""
+        turn = self._turn
+        if turn is None or turn.over or turn.stopped or not text:
+            return None
+        call = turn.calls.at(index)
+        if call is None or call.state is not _OPEN or call.closed or call.held_result is not None:
+            return None
+        writer = cast("OpenMessage[E]", call.writer)
+        if writer.high or not is_well_formed(text):
+            return None
+        call.append(text)
+        return writer.write(text)
+
     def finish_answer(self, reason: Finish) -> None:
         """The model said why it stopped."""
         turn = self._turn
@@ -430,7 +445,7 @@ class RunLedger(Generic[E]):
 
     def calls_of_turn(self) -> Iterator[ToolCall]:
         """The unanswered calls, oldest first: what a starting tool may belong to."""
-        return (call for call in self._calls if not call.answered and not call.frontend)
+        return (call for call in self._calls if call.name and not call.answered and not call.frontend)
 
     def whole_call(self, name: str, arguments: str) -> ToolCall:
         """Show a complete call that only the step path knows."""
@@ -577,6 +592,11 @@ class RunLedger(Generic[E]):
         """CUSTOM; the value is JSON."""
         if self.phase is not RunPhase.ENDED:
             self._out.append(self._events.custom(name, value))
+
+
+def is_well_formed(text: str) -> bool:
+    """No half of a surrogate pair is in the text: it can be written as UTF-8."""
+    return text.isascii() or _well_formed(text) is text
 
 
 def _well_formed(text: str) -> str:

@@ -11,10 +11,11 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from ag_ui.core import BaseEvent
 
-from dragent_stream.chunks import Chunk, ChunkReader, plain_text
+from dragent_stream.chunks import Chunk, ChunkReader
 from dragent_stream.errors import ConversionError
-from dragent_stream.ledger import RunLedger
+from dragent_stream.ledger import RunLedger, is_well_formed
 from dragent_stream.options import ConverterOptions
+from dragent_stream.plain_chunks import plain_delta
 from dragent_stream.response import DRAgentEventResponse
 from dragent_stream.step_adaptor import AgentStep, StepConverter
 from dragent_stream.usage import Usage
@@ -77,10 +78,12 @@ class ChunkConverter(Generic[E]):
     def feed(self, chunk: object) -> list[E]:
         """The events of one chunk; none after a terminal event. Never raises for what a provider sends."""
         ledger = self.ledger
-        if (write := ledger.hot_text) and self._reader.choice_index is not None:
-            text = plain_text(chunk, self._reader.choice_index)
-            if text is not None and text.isascii():
-                return [write(text)] if text else []
+        plain = plain_delta(chunk, self._reader.choice_index)
+        if isinstance(plain, str):
+            if (write := ledger.hot_text) and is_well_formed(plain):
+                return [write(plain)]
+        elif plain is not None and (event := ledger.more_arguments(*plain)) is not None:
+            return [event]
         if ledger.finished:
             return []
         if isinstance(chunk, AgentStep):

@@ -170,6 +170,10 @@ class TurnCalls:
         self._by_index: dict[int, ToolCall] = {}
         self._by_id: dict[str, ToolCall] = {}
 
+    def at(self, index: int) -> ToolCall | None:
+        """The call that took this index last."""
+        return self._by_index.get(index)
+
     def place(self, delta: ToolCallDelta) -> tuple[ToolCall, str] | None:
         """The call of this delta and the argument text it brings; None where it brings nothing (yet).
 

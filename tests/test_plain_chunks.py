@@ -1,0 +1,104 @@
+"""The glance and the full read agree: what `plain_delta` takes, `ChunkReader` reads to the same effect."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.chat import ChatCompletionChunk
+
+from dragent_stream.chunks import Chunk, ChunkReader, ToolCallDelta
+from dragent_stream.plain_chunks import plain_delta
+
+maybe = st.sampled_from
+texts = maybe([None, "", "so", "é\n", 7, ["part"], "stop"])
+calls = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "index": maybe([0, 1, "1", None, True]),
+            "id": maybe([None, "", "call_1"]),
+            "type": maybe([None, "function"]),
+            "function": st.fixed_dictionaries(
+                {}, optional={"name": maybe([None, "", "add"]), "arguments": maybe([None, "", '{"a":', {"a": 1}])}
+            ),
+            "extra_content": maybe([None, {"google": {"thought_signature": "s"}}]),
+        },
+    ),
+    max_size=2,
+)
+deltas = st.fixed_dictionaries(
+    {},
+    optional={
+        "role": maybe([None, "", "assistant", "tool", "user"]),
+        "content": texts,
+        "refusal": maybe([None, "no"]),
+        "reasoning_content": maybe([None, "hm"]),
+        "tool_calls": st.none() | calls,
+        "function_call": maybe([None, {"name": "add", "arguments": "{}"}]),
+    },
+)
+choices = st.fixed_dictionaries(
+    {"delta": deltas}, optional={"index": maybe([0, 1, None]), "finish_reason": maybe([None, "", "stop", "error"])}
+)
+chunks = st.fixed_dictionaries(
+    {"choices": st.lists(choices, max_size=2)},
+    optional={
+        "id": st.just("c"),
+        "usage": maybe([None, {"prompt_tokens": 1}]),
+        "error": maybe([None, {"message": "no"}]),
+    },
+)
+
+
+@given(chunks)
+def test_what_is_taken_at_a_glance_is_what_the_full_read_finds(chunk):
+    plain = plain_delta(chunk, 0)
+
+    reader = ChunkReader()
+    reader.choice_index = 0
+    read = reader.read(chunk)
+    if isinstance(plain, str):
+        assert read == Chunk(id=chunk.get("id", ""), text=plain)
+    elif plain is not None:
+        index, arguments = plain
+        assert read == Chunk(id=chunk.get("id", ""), tool_calls=[ToolCallDelta(index, "", "", arguments)])
+
+
+def _chunk(delta, **fields):
+    choice = {"index": 0, "delta": delta, "finish_reason": None}
+    return {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice], **fields}
+
+
+FRAGMENT = {"tool_calls": [{"index": 3, "function": {"arguments": '{"a":'}}]}
+PLAIN = [
+    (_chunk({"content": "so"}), "so"),
+    (_chunk({"role": "assistant", "content": "so", "tool_calls": None}), "so"),
+    (_chunk({"content": "so", "reasoning_content": None}, usage=None), "so"),
+    (_chunk(FRAGMENT), (3, '{"a":')),
+    (_chunk({"role": "assistant", "content": None, **FRAGMENT}), (3, '{"a":')),
+]
+
+
+@pytest.mark.parametrize(("chunk", "brings"), PLAIN)
+def test_the_ordinary_chunk_is_taken_as_mapping_and_as_object(chunk, brings):
+    assert plain_delta(chunk, 0) == brings
+    assert plain_delta(ChatCompletionChunk.model_validate(chunk), 0) == brings
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        None,
+        "text",
+        {},
+        _chunk({"content": "so"}) | {"choices": []},
+        _chunk({"content": "so"}, usage={"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}),
+        _chunk({"content": "so"}, error={"message": "no"}),
+        _chunk({"content": "so", "reasoning_content": "hm"}),
+        _chunk({"content": "", "role": "assistant"}),
+        _chunk({"tool_calls": [{"index": 0, "id": "call_1", "function": {"name": "add", "arguments": ""}}]}),
+    ],
+)
+def test_the_unusual_chunk_is_left_to_the_full_read(chunk):
+    assert plain_delta(chunk, 0) is None
+    if isinstance(chunk, dict) and chunk.get("choices"):
+        assert plain_delta(ChatCompletionChunk.model_validate(chunk), 0) is None
