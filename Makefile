@@ -1,7 +1,7 @@
 # Every target sets up what it needs inside this checkout: uv in .tools, the environment in .venv.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-nat test-clients lint bench docs-check setup clean
+.PHONY: demo test test-nat test-clients test-chat-clients lint bench docs-check setup clean
 
 PYTHON := $(shell for p in "$$PYTHON" python3.12 python3.13 python3.11 python3 python; do \
 	[ -n "$$p" ] && "$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' >/dev/null 2>&1 \
@@ -34,6 +34,19 @@ test-clients: setup tests/clients/node_modules/.ready
 
 tests/clients/node_modules/.ready: tests/clients/package-lock.json
 	cd tests/clients && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# Every completion shape against the real Chat Completions clients; docs/chat-clients.md must say what they do.
+test-chat-clients: setup .venvs/chat-clients/.ready tests/clients_chat/node_modules/.ready
+	$(RUN) python tests/clients_chat/table.py --check
+
+.venvs/chat-clients/.ready: $(UV) tests/clients_chat/requirements.txt
+	$(UV) venv --quiet --clear .venvs/chat-clients
+	$(UV) pip install --quiet --python .venvs/chat-clients/bin/python -r tests/clients_chat/requirements.txt
+	@touch $@
+
+tests/clients_chat/node_modules/.ready: tests/clients_chat/package-lock.json
+	cd tests/clients_chat && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 lint: setup

@@ -14,14 +14,14 @@ def json_fields(model: BaseModel) -> dict[str, Any]:
     """
     given = model.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
     known = model.model_dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
-    return _union(given, known)
+    return cast("dict[str, Any]", _union(given, known))
 
 
-def _union(given: Any, known: Any) -> Any:
+def _union(given: object, known: object) -> object:
     if isinstance(given, dict) and isinstance(known, dict):
         ours, theirs = cast("dict[str, Any]", given), cast("dict[str, Any]", known)
         return {key: _union(ours.get(key), theirs.get(key)) for key in {**theirs, **ours}}
     if isinstance(given, list) and isinstance(known, list):
         pairs = zip(cast("list[Any]", given), cast("list[Any]", known), strict=False)
         return [_union(ours, theirs) for ours, theirs in pairs]
-    return known if given is None else given
+    return cast("object", known if given is None else given)

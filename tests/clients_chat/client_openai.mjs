@@ -1,0 +1,26 @@
+// Ask for every shape with npm openai's `.stream()`; arguments and output as in client_openai.py.
+import { readFileSync } from "node:fs";
+import OpenAI from "openai";
+import { VERSION } from "openai/version";
+
+const client = new OpenAI({ baseURL: process.argv[2], apiKey: "none", maxRetries: 0 });
+
+async function read(name) {
+  const stream = client.chat.completions.stream({
+    model: name,
+    messages: [{ role: "user", content: "hi" }],
+    stream_options: { include_usage: true },
+  });
+  const order = [];
+  stream.on("tool_calls.function.arguments.delta", (event) => order.push(`delta ${event.index}`));
+  stream.on("tool_calls.function.arguments.done", (event) => order.push(`done ${event.index}`));
+  try {
+    return { answer: await stream.finalChatCompletion(), order };
+  } catch (error) {
+    return { raised: `${error.constructor.name}: ${error.message}`, answer: stream.currentChatCompletionSnapshot, order };
+  }
+}
+
+const shapes = {};
+for (const name of JSON.parse(readFileSync(0, "utf8"))) shapes[name] = await read(name);
+console.log(JSON.stringify({ version: VERSION, shapes }));
