@@ -177,7 +177,8 @@ def summary(line: Timeline) -> str:
     calls = sum(bar.kind == "call" for bar in line.bars)
     messages = sum(bar.kind == "text" for bar in line.bars)
     length = f"{line.end - line.start:.2f} s" if line.unit == "s" else "no clock: positions of events"
-    named = [f"thread {_cut(line.thread_id, 40)}"] if line.thread_id else []
+    # a trace has no thread of its own; the converter's stand-in says nothing
+    named = [f"thread {_cut(line.thread_id, 40)}"] if line.thread_id not in ("", "trace-thread") else []
     if len(line.bars) > _MOST:
         named.append(f"the first {_MOST} of {len(line.bars)} rows")
     counted = [_count(line.events, "event"), _count(messages, "message"), _count(calls, "tool call"), length]

@@ -75,8 +75,7 @@ def agui_replay(request: pytest.FixtureRequest) -> AguiReplay:
             found = next((path for path in (beside / trace, root / trace) if path.is_file()), None)
             if found is None:
                 raise FileNotFoundError(f"no trace {str(trace)!r} in {beside} or {root}")
-            with found.open(encoding="utf-8", newline="\n") as lines:
-                return _events(convert_trace(lines, run=run, thread_id=thread_id, run_id=run_id, options=options))
+            trace = found
         return _events(convert_trace(trace, run=run, thread_id=thread_id, run_id=run_id, options=options))
 
     return replay
