@@ -291,11 +291,16 @@ def _tool_call(call: Fields) -> ToolCallDelta:
         arguments = function["input"]
     return ToolCallDelta(
         _index(call.get("index")),
-        _text(call.get("id")) or _text(function.get("id")),
+        _call_id(call.get("id")) or _call_id(function.get("id")),
         _text(function.get("name")),
         _arguments(arguments),
         signature,
     )
+
+
+def _call_id(value: object) -> str:
+    call_id = _text(value)
+    return "" if call_id == "null" else call_id  # mistralai's SDK fills in the word
 
 
 def _is_flat_error(fields: Fields) -> bool:

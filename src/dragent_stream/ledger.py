@@ -299,9 +299,10 @@ class RunLedger(Generic[E]):
             return
         call, text = placed
         if len(turn.calls.calls) > known:
+            self._show_announced(turn, before=call)
             self._calls.append(call)
-            if before := turn.calls.taken(call):
-                self._end_call(before)
+            if taken := turn.calls.taken(call):
+                self._end_call(taken)
         self._take(call, text)
 
     def more_arguments(self, index: int, text: str) -> E | None:
@@ -313,7 +314,7 @@ class RunLedger(Generic[E]):
         if call is None or call.state is not _OPEN or call.closed or call.held_result is not None:
             return None
         writer = cast("OpenMessage[E]", call.writer)
-        if writer.high or not is_well_formed(text):
+        if writer.high or not (text.isascii() or is_well_formed(text)):
             return None
         call.append(text)
         return writer.write(text)
@@ -369,9 +370,7 @@ class RunLedger(Generic[E]):
         if turn.calls.calls:
             if all(call.complete for call in turn.calls.calls):
                 return self._next_turn()
-            for call in turn.calls.calls:
-                if call.state is CallState.HELD and call.name and not self._is_frontend(call):
-                    self._show(call)
+            self._show_announced(turn)
         return turn
 
     def _calling_turn(self) -> _Turn[E]:
@@ -537,6 +536,12 @@ class RunLedger(Generic[E]):
         call.writer = writer
         if call.parts:
             self.write(writer, call.arguments)
+
+    def _show_announced(self, turn: _Turn[E], before: ToolCall | None = None) -> None:
+        """Something else begins, so the names of the calls so far are whole."""
+        for call in turn.calls.calls:
+            if call is not before and call.state is CallState.HELD and call.name and not self._is_frontend(call):
+                self._show(call)
 
     def _end_call(self, call: ToolCall) -> None:
         if call.state is CallState.ENDED:

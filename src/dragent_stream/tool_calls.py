@@ -16,6 +16,7 @@ Sources: vercel/ai `streaming-tool-call-tracker`, BerriAI/litellm#16194, ai-dyna
 
 from __future__ import annotations
 
+import json
 import re
 from enum import Enum, auto
 
@@ -268,6 +269,8 @@ class TurnCalls:
             call.ids.add(delta.id)
         if delta.signature:
             call.signature = delta.signature
+        if delta.name and delta.name != call.name:
+            return self._open(delta), delta.arguments
         if delta.name:
             call.renamed = delta
         text = call.echo + delta.arguments
@@ -275,7 +278,7 @@ class TurnCalls:
         if not text:
             return None
         whole = call.arguments
-        if text == whole:
+        if text == whole or _same_value(text, whole):
             call.renamed = None
             self.dropped += 1
             return None
@@ -291,6 +294,16 @@ class TurnCalls:
 
 def _opens_value(text: str) -> bool:
     return text.lstrip().startswith(("{", "["))
+
+
+def _same_value(text: str, whole: str) -> bool:
+    """The same arguments, spelled with other white space."""
+    if not (_opens_value(text) and text.rstrip().endswith(("}", "]"))):
+        return False
+    try:
+        return json.loads(text) == json.loads(whole)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _extends(call_id: str, call: ToolCall) -> bool:
