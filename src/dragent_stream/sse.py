@@ -98,10 +98,11 @@ class SSEDecoder:
         end = data.rfind(b"\n") + 1
         events: list[ServerSentEvent] = []
         if end:
-            self._line.append(data[:end])
-            lines = b"".join(self._line)
-            self._line.clear()
-            self._line_size = 0
+            lines = data[:end]
+            if self._line:
+                lines = b"".join([*self._line, lines])
+                self._line.clear()
+                self._line_size = 0
             self._read(lines, events)
         if end < len(data) and self._error is None:
             self._line.append(data[end:])
@@ -138,37 +139,36 @@ class SSEDecoder:
         start = 0
         while self._open and start < len(lines):
             stop = lines.index(b"\n", start)
-            if stop > start:
-                self._field(lines[start:stop])
-                if self._error is not None:
-                    return
-            else:
-                self._dispatch(events)
+            self._take(lines[start:stop], events)
             start = stop + 1
-        frames = lines[start:].split(b"\n\n")
-        rest = frames.pop()
-        for frame in frames:
-            # Nearly every frame of a chat stream is one data line: it needs no state.
-            if frame.startswith(b"data: ") and b"\n" not in frame and len(frame) <= self._limit:
-                events.append(
-                    ServerSentEvent(frame[6:].decode("utf-8", "replace"), "message", self.last_event_id, None)
-                )
-                continue
-            for line in frame.split(b"\n"):
-                if line:
-                    self._field(line)
-                    if self._error is not None:
-                        return
-                else:
+            if self._error is not None:
+                return
+        block = lines[start:]
+        if len(block) > self._limit:
+            for line in block.split(b"\n")[:-1]:
+                self._take(line, events)
+            return
+        raw: list[bytes] | None = None
+        # Decoded at once: a character that a line end cuts off becomes U+FFFD either way.
+        for position, frame in enumerate(block.decode("utf-8", "replace").split("\n\n")):
+            # Nearly every frame of a chat stream is one data line, which needs no state.
+            if frame.startswith("data: ") and "\n" not in frame:
+                events.append(ServerSentEvent(frame[6:], "message", self.last_event_id, None))
+            elif frame:
+                raw = raw or block.split(b"\n\n")
+                ended = position + 1 < len(raw)  # behind the last blank line there are whole lines, but no whole event
+                for line in raw[position].split(b"\n") if ended else raw[position].split(b"\n")[:-1]:
+                    self._take(line, events)
+                if ended:
                     self._dispatch(events)
+
+    def _take(self, line: bytes, events: list[ServerSentEvent]) -> None:
+        if self._error is not None:
+            return
+        if line:
+            self._field(line)
+        else:
             self._dispatch(events)
-        for line in rest.split(b"\n")[:-1]:
-            if line:
-                self._field(line)
-                if self._error is not None:
-                    return
-            else:
-                self._dispatch(events)
 
     def _field(self, line: bytes) -> None:
         if self._size + len(line) > self._limit:

@@ -21,16 +21,18 @@ __all__ = (
 )
 
 DONE_FRAME: Final = "data: [DONE]\n\n"
-_OWN_DELTA: Final = ("reasoning_details", "thinking_blocks", "content", "refusal", "audio", "annotations")
-_TYPED: Final = frozenset({*_OWN_DELTA, "reasoning_content", "reasoning", "function_call", "tool_calls"})
+# One delta for all forms of the same thought, as OpenRouter sends them: a reader must not take it for two.
+_REASONING: Final = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
+_OWN_DELTA: Final = ("content", "refusal", "audio", "annotations")
+_TYPED: Final = frozenset({*_REASONING, *_OWN_DELTA, "function_call", "tool_calls"})
 
 
 def synthesize_chat_completion_chunks(completion: object, include_usage: bool = False) -> Iterator[dict[str, Any]]:
     """Give the chunks of a completion, as JSON objects; `assemble_chat_completion` is the way back.
 
     For each choice, by its index: the role chunk (with the keys that are null or empty, the message's extras and the
-    choice's extras), reasoning in both spellings, reasoning details, content with its logprobs, refusal with its
-    logprobs, audio, annotations, the old `function_call`, each tool call, and the finish reason. Then the usage, if it
+    choice's extras), reasoning in all its spellings, content with its logprobs, refusal with its logprobs, audio,
+    annotations, the old `function_call`, each tool call, and the finish reason. Then the usage, if it
     was asked for and is known. The completion's own extras are on every chunk.
 
     Args:
@@ -102,8 +104,7 @@ def _choice_chunks(choice: dict[str, Any]) -> Iterator[dict[str, Any]]:
         return made
 
     yield {**part(_role_delta(message), "role"), **choice}
-    reasoning = {key: message[key] for key in ("reasoning_content", "reasoning") if message.get(key)}
-    if reasoning:
+    if reasoning := {key: message[key] for key in _REASONING if message.get(key)}:
         yield part(reasoning)
     for key in _OWN_DELTA:
         if message.get(key):
