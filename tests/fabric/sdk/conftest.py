@@ -3,40 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from importlib import metadata
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from nemo_fabric import Fabric, FabricConfig, Runtime
-
-from dragent_stream.fabric import write_descriptor
-
-HERE = Path(__file__).parent
-SDK = metadata.version("nemo-fabric-runtime")
-DEADLINES = tuple(map(int, SDK.split(".")[:2])) >= (0, 5)
-"""Whether this SDK tells an adapter the deadline of a turn."""
-
-Start = Callable[..., AbstractAsyncContextManager[Runtime]]
-
-
-@asynccontextmanager
-async def runtime(directory: Path, *, timeout: float | None = None, **descriptor: Any) -> AsyncGenerator[Runtime, None]:
-    """A started runtime of the adapter that the descriptor describes."""
-    path = write_descriptor(directory, "test.adapter", overwrite=True, **descriptor)
-    config = FabricConfig.from_mapping(
-        {
-            "metadata": {"name": "test"},
-            "harness": {"adapter_id": "test.adapter"},
-            "discovery": {"local_paths": [str(path)]},
-            "environment": {"artifacts": str(directory / "artifacts")},
-            "runtime": {} if timeout is None else {"timeout_seconds": timeout},
-        }
-    )
-    async with await Fabric().start_runtime(config, base_dir=directory) as started:
-        yield started
+from fabric_runtime import HERE, runtime
+from nemo_fabric import Runtime
 
 
 @pytest.fixture(params=["common", "binding"])
@@ -53,7 +26,7 @@ def runs(tmp_path: Path) -> Callable[[], list[str]]:
 
 
 @pytest.fixture
-def start(host: str, tmp_path: Path) -> Start:
+def start(host: str, tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Runtime]]:
     """Starts a runtime of the scripted target: `async with start(timeout=2) as runtime`."""
 
     def begin(*, timeout: float | None = None) -> AbstractAsyncContextManager[Runtime]:

@@ -8,17 +8,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import anyio
 import pytest
-from conftest import DEADLINES, Start
+from fabric_runtime import DEADLINES
 from nemo_fabric import FabricRuntimeError, FabricStateError, RunResult, Runtime
 from scripted_target import MANY, ODD, RECORD_LIMIT
 
 from dragent_stream.fabric import convert_fabric_stream, wait_fabric_drains
 
 Runs = Callable[[], list[str]]
+Start = Callable[..., AbstractAsyncContextManager[Runtime]]
 pytestmark = pytest.mark.usefixtures("host")
 
 
