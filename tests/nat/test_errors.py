@@ -1,0 +1,102 @@
+"""What a user of `nat start dragent_stream` is told when something is missing."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from nat_agents import configuration
+
+NAT = str(Path(sys.executable).parent / "nat")
+
+
+def environment() -> dict[str, str]:
+    here = str(Path(__file__).parent)
+    return {**os.environ, "PYTHONPATH": here, "PYTHONWARNINGS": "ignore"}
+
+
+def started(tmp_path: Path, config: dict[str, Any], *arguments: str) -> subprocess.Popen[str]:
+    """`nat start dragent_stream` with the test functions of this folder."""
+    file = tmp_path / "workflow.yaml"
+    with file.open("w") as out:
+        json.dump(config, out)  # JSON is YAML
+    program = "import nat_agents, sys; from nat.cli.main import run_cli; sys.argv[0] = 'nat'; sys.exit(run_cli())"
+    command = [sys.executable, "-c", program, "start", "dragent_stream", "--config_file", str(file), *arguments]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(), cwd=tmp_path
+    )
+
+
+def said(tmp_path: Path, config: dict[str, Any], *arguments: str) -> str:
+    process = started(tmp_path, config, *arguments)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode != 0, output
+    return output
+
+
+def config_with(**workflow: Any) -> dict[str, Any]:
+    return configuration("http://127.0.0.1:9/v1", **workflow)
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+def test_an_agent_without_tools_is_refused(tmp_path: Path) -> None:
+    output = said(tmp_path, config_with(tool_names=[]))
+    assert "tool_names is empty: name at least one function or function group" in output
+
+
+def test_an_unknown_tool_is_named_with_those_there_are(tmp_path: Path) -> None:
+    output = said(tmp_path, config_with(tool_names=["add", "divide"]))
+    assert "tool_names has 'divide', but there is no such function" in output
+    assert "Traceback" not in output
+
+
+def test_an_unknown_llm_is_named_with_those_there_are(tmp_path: Path) -> None:
+    output = said(tmp_path, config_with(llm_name="gpt"))
+    assert "llm_name is 'gpt', but llms has model, inner_model" in output
+    assert "Traceback" not in output
+
+
+def test_a_taken_port_is_named_with_the_remedy(tmp_path: Path, taken: int) -> None:
+    output = said(tmp_path, config_with(), "--host", "127.0.0.1", "--port", str(taken))
+    assert f"cannot listen on 127.0.0.1:{taken}" in output
+    assert "--port" in output
+    assert "Traceback" not in output
+
+
+def test_nat_start_serves_and_stops_cleanly(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = started(tmp_path, config_with(), "--host", "127.0.0.1", "--port", str(port))
+    try:
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                answer = httpx.get(f"http://127.0.0.1:{port}/ping")
+                break
+            except httpx.TransportError:
+                assert process.poll() is None, process.communicate()[0]
+                assert time.monotonic() < deadline
+                time.sleep(0.1)  # the server is another process: there is no event to wait for
+        assert answer.json() == {"status": "healthy"}
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, output
+    assert "_dask_client" not in output
