@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
-from pydantic import BaseModel
 
-from dragent_stream.chunks import ChunkReader, ToolCallDelta, plain_text
+from dragent_stream.chunks import ChunkReader, ToolCallDelta
 from dragent_stream.usage import Usage
 
 
@@ -23,58 +21,6 @@ def read(chunk: Any) -> Any:
 
 
 TEXT = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-
-
-class Delta(BaseModel):
-    content: str | None = None
-    role: str | None = None
-    tool_calls: list[Any] | None = None
-
-
-class Choice(BaseModel):
-    finish_reason: str | None = None
-    index: int = 0
-    delta: Delta
-
-
-class NatLikeChunk(BaseModel):
-    id: str = "c"
-    choices: list[Choice]
-    usage: Any = None
-
-
-@pytest.mark.parametrize(
-    "chunk",
-    [
-        choice({"content": "Hi"}),
-        choice({"role": "assistant", "content": "Hi", "tool_calls": None, "refusal": None}),
-        NatLikeChunk(choices=[Choice(delta=Delta(content="Hi"))]),
-    ],
-)
-def test_plain_text_is_seen_at_a_glance(chunk: Any) -> None:
-    assert plain_text(chunk, 0) == "Hi" == read(chunk).text
-
-
-@pytest.mark.parametrize(
-    "chunk",
-    [
-        choice({"content": "Hi"}, finish_reason="stop"),
-        choice({"content": "Hi", "reasoning": "hm"}),
-        choice({"content": "Hi", "tool_calls": [{}]}),
-        choice({"content": "Hi", "role": "user"}),
-        choice({"content": None}),
-        {**choice({"content": "Hi"}), "usage": {"total_tokens": 1}},
-        {**choice({"content": "Hi"}), "error": "x"},
-        {"choices": [{"index": 1, "delta": {"content": "Hi"}}]},
-        {"choices": []},
-        {"choices": None},
-        None,
-        "Hi",
-        SimpleNamespace(choices=[]),
-    ],
-)
-def test_whatever_is_unusual_is_read_in_full(chunk: Any) -> None:
-    assert plain_text(chunk, 0) is None
 
 
 def test_an_openai_object_is_read_with_its_extra_fields() -> None:

@@ -1,9 +1,13 @@
 """The glance and the full read agree: what `plain_delta` takes, `ChunkReader` reads to the same effect."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionChunk
+from pydantic import BaseModel
 
 from dragent_stream.chunks import Chunk, ChunkReader, ToolCallDelta
 from dragent_stream.plain_chunks import plain_delta
@@ -102,3 +106,66 @@ def test_the_unusual_chunk_is_left_to_the_full_read(chunk):
     assert plain_delta(chunk, 0) is None
     if isinstance(chunk, dict) and chunk.get("choices"):
         assert plain_delta(ChatCompletionChunk.model_validate(chunk), 0) is None
+
+
+def one_choice(delta: Any, **more: Any) -> dict[str, Any]:
+    return {"id": "c", "model": "m", "choices": [{"index": 0, "delta": delta, **more}]}
+
+
+def read_in_full(chunk: Any) -> Any:
+    return ChunkReader().read(chunk)
+
+
+TEXT = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+
+
+class Delta(BaseModel):
+    content: str | None = None
+    role: str | None = None
+    tool_calls: list[Any] | None = None
+
+
+class Choice(BaseModel):
+    finish_reason: str | None = None
+    index: int = 0
+    delta: Delta
+
+
+class NatLikeChunk(BaseModel):
+    id: str = "c"
+    choices: list[Choice]
+    usage: Any = None
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        one_choice({"content": "Hi"}),
+        one_choice({"role": "assistant", "content": "Hi", "tool_calls": None, "refusal": None}),
+        NatLikeChunk(choices=[Choice(delta=Delta(content="Hi"))]),
+    ],
+)
+def test_plain_text_is_seen_at_a_glance(chunk: Any) -> None:
+    assert plain_delta(chunk, 0) == "Hi" == read_in_full(chunk).text
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        one_choice({"content": "Hi"}, finish_reason="stop"),
+        one_choice({"content": "Hi", "reasoning": "hm"}),
+        one_choice({"content": "Hi", "tool_calls": [{}]}),
+        one_choice({"content": "Hi", "role": "user"}),
+        one_choice({"content": None}),
+        {**one_choice({"content": "Hi"}), "usage": {"total_tokens": 1}},
+        {**one_choice({"content": "Hi"}), "error": "x"},
+        {"choices": [{"index": 1, "delta": {"content": "Hi"}}]},
+        {"choices": []},
+        {"choices": None},
+        None,
+        "Hi",
+        SimpleNamespace(choices=[]),
+    ],
+)
+def test_whatever_is_unusual_is_read_in_full(chunk: Any) -> None:
+    assert plain_delta(chunk, 0) is None

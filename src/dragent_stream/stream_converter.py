@@ -80,7 +80,7 @@ class ChunkConverter(Generic[E]):
         ledger = self.ledger
         plain = plain_delta(chunk, self._reader.choice_index)
         if isinstance(plain, str):
-            if (write := ledger.hot_text) and is_well_formed(plain):
+            if (write := ledger.hot_text) and (plain.isascii() or is_well_formed(plain)):
                 return [write(plain)]
         elif plain is not None and (event := ledger.more_arguments(*plain)) is not None:
             return [event]
