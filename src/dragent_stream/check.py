@@ -123,6 +123,7 @@ class _Run:
     reasoning: dict[str, _Message] = field(default_factory=dict[str, _Message])
     spans: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
     calls: dict[str, _Call] = field(default_factory=dict[str, _Call])
+    open_calls: dict[str, _Call] = field(default_factory=dict[str, _Call])
     steps: dict[tuple[str | None, str], None] = field(default_factory=dict[tuple["str | None", str], None])
     subagents: dict[str, bool] = field(default_factory=dict[str, bool])
 
@@ -307,7 +308,7 @@ class EventChecker:
             ("text messages", list(run.texts)),
             ("reasoning messages", list(run.reasoning)),
             ("reasoning spans", list(run.spans)),
-            ("tool calls", [call_id for call_id, call in run.calls.items() if call.open]),
+            ("tool calls", list(run.open_calls)),
             ("subagents", [name for name, active in run.subagents.items() if active]),
         ):
             if ids:
@@ -520,17 +521,17 @@ class EventChecker:
                 self._still_its_turn(parent)
                 if holder.role != "assistant":
                     self._say("I5", f"parentMessageId {parent!r} of call {call_id!r} is a {holder.role} message")
-        for other_id, other in self._run.calls.items():
-            if other.open and other.owner == owner and (other.parent is None or other.parent != parent):
-                self._say("I7", f"calls {other_id!r} and {call_id!r} are open together without one parentMessageId")
-                break
+        # one open call of this owner speaks for all: they were compared when they opened
+        other_id = next((other_id for other_id, other in self._run.open_calls.items() if other.owner == owner), None)
+        if other_id is not None and (parent is None or self._run.open_calls[other_id].parent != parent):
+            self._say("I7", f"calls {other_id!r} and {call_id!r} are open together without one parentMessageId")
         call = _Call(_text(event, "toolCallName") or "", parent, owner, self._run.number)
-        self._calls[call_id] = self._run.calls[call_id] = call
+        self._calls[call_id] = self._run.calls[call_id] = self._run.open_calls[call_id] = call
 
     def _open_call(self, event: _Event) -> _Call | None:
         call_id = _text(event, "toolCallId") or ""
-        call = self._run.calls.get(call_id)
-        if call is None or not call.open:
+        call = self._run.open_calls.get(call_id)
+        if call is None:
             self._say("V8", f"no tool call {call_id!r} is open")
             return None
         self._owned(event, call.owner, f"call {call_id!r}")
@@ -543,6 +544,7 @@ class EventChecker:
         call = self._open_call(event)
         if call is not None:
             call.open = False
+            del self._run.open_calls[_text(event, "toolCallId") or ""]
 
     def _call_result(self, event: _Event) -> None:
         message_id, call_id = _text(event, "messageId"), _text(event, "toolCallId") or ""
@@ -581,8 +583,8 @@ class EventChecker:
             for message in _mappings(event.get("messages"))
             for call_id in _strings(message.get("toolCalls"), "id")
         }
-        for call_id, call in self._run.calls.items():
-            if call.open and call_id not in held:
+        for call_id in self._run.open_calls:
+            if call_id not in held:
                 self._say("I11", f"the snapshot drops call {call_id!r}, which is still open")
         self._know(event.get("messages"))
 
