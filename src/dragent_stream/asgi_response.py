@@ -32,6 +32,9 @@ _HEADERS = (
     (b"x-accel-buffering", b"no"),
 )
 
+# Seconds that one stream may go on without letting the event loop do anything else.
+_BREATH = 0.005
+
 # Pumps whose upstream would not close in time; held so that they can still end in their own time.
 _left_behind: set[asyncio.Task[None]] = set()
 
@@ -185,6 +188,7 @@ class EventStreamResponse:
         if self._stopping:
             return
         buffer = self._buffer
+        breath = loop.time() + _BREATH
         async for frames in self._frames:
             if buffer is not None:
                 frames = buffer.feed(frames, loop.time())
@@ -195,6 +199,11 @@ class EventStreamResponse:
             await self._write(loop, send, frames)
             if self._stopping:
                 return
+            if self._sent_at >= breath:
+                # Neither an agent that never waits nor a socket that takes everything (a closed one does) may keep
+                # the loop from its other streams, nor this one from hearing that its client has gone.
+                await asyncio.sleep(0)
+                breath = loop.time() + _BREATH
 
     async def _write(self, loop: asyncio.AbstractEventLoop, send: Send, body: bytes, *, more: bool = True) -> None:
         self._sending = True

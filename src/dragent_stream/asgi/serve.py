@@ -56,7 +56,7 @@ def resolve_agent(
     if Path(target).is_file():
         return trace_source(target, speed=speed)
     module, colon, name = target.partition(":")
-    if colon and name and all(part.isidentifier() for part in module.split(".")):
+    if colon and all(part.isidentifier() for part in (*module.split("."), *name.split("."))):
         return _import(module, name)
     raise ConversionError(
         f"{target!r} is no file, no http(s) URL and no module:agent; give a trace file, the URL of an OpenAI-compatible "
@@ -118,11 +118,13 @@ def run_server(
     Raises:
         ConversionError: The address cannot be listened on.
     """
+    if not 0 <= port <= 65535:
+        raise ConversionError(f"cannot listen on {host} port {port}: ports go from 0 to 65535")
     try:
         listener = socket.create_server(
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
         )
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise ConversionError(
             f"cannot listen on {host} port {port}: {getattr(error, 'strerror', None) or error}; choose another host or port"
         ) from None
