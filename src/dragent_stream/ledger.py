@@ -467,8 +467,8 @@ class RunLedger(Generic[E]):
         call.running = False
         if call.answered or call.frontend or self.phase is RunPhase.ENDED:
             return
-        if call.state is not CallState.ENDED and call.complete:
-            self.end_turn()
+        if self._turn and call in self._turn.calls.calls and (call.complete or call.state is CallState.ENDED):
+            self.end_turn()  # a tool has run, so the model has said all it had to say
         if call.state is not CallState.ENDED:
             call.held_result = content
             return

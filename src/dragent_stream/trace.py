@@ -195,13 +195,26 @@ def _read(source: Iterable[str | bytes], name: str, problem: Problem) -> Iterato
 
 def _bytes(source: Iterable[str | bytes]) -> Iterator[bytes]:
     """The pieces as bytes; a line that came without its end gets one."""
+    at_line_start = True
     for piece in source:
         if isinstance(piece, str):
-            yield piece.encode("utf-8", "surrogatepass") + (b"" if piece.endswith(("\n", "\r")) else b"\n")
-        elif piece.startswith(b"{") and piece.endswith(b"}"):
-            yield piece + b"\n"
+            data = piece.encode("utf-8", "surrogatepass")
+            data += b"" if data.endswith((b"\n", b"\r")) else b"\n"
+        elif at_line_start and piece.startswith(b"{") and _is_whole(piece):
+            data = piece + b"\n"
         else:
-            yield piece
+            data = piece
+        yield data
+        at_line_start = data.endswith(b"\n")
+
+
+def _is_whole(piece: bytes) -> bool:
+    """The piece is a whole record: the beginning of a JSON object never is one itself."""
+    try:
+        json.loads(piece)
+    except (ValueError, RecursionError):
+        return False
+    return not piece.endswith((b"\n", b"\r"))
 
 
 def _lines(head: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
