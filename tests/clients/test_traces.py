@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dragent_stream.trace import convert_trace
-
 from dragent_stream.check import check_events
+from dragent_stream.trace import convert_trace
 
 HERE = Path(__file__).parent
 TRACES = sorted((HERE.parent / "traces").glob("*.jsonl"))
