@@ -33,7 +33,7 @@ test-clients: setup tests/clients/node_modules/.ready
 	$(RUN) pytest tests/clients
 
 tests/clients/node_modules/.ready: tests/clients/package-lock.json
-	cd tests/clients && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	cd tests/clients && ../../scripts/node --npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # Every completion shape against the real Chat Completions clients; docs/chat-clients.md must say what they do.
