@@ -23,7 +23,7 @@ from __future__ import annotations
 import ast
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
@@ -363,13 +363,15 @@ def _asks_for(call: ToolCall, given: object) -> bool:
     return _contains(given, wanted)
 
 
-def _contains(given: object, wanted: object) -> bool:
+def _contains(given: Any, wanted: Any) -> bool:
     if isinstance(wanted, Mapping):
         fields = _fields(given)
-        items = cast("Mapping[str, object]", wanted).items()
+        items = cast("Mapping[str, Any]", wanted).items()
         return all(key in fields and _contains(fields[key], value) for key, value in items)
     if isinstance(wanted, list) and isinstance(given, list | tuple):
-        mine, theirs = cast("list[object]", wanted), list(cast("Iterable[object]", given))
-        return len(mine) == len(theirs) and all(_contains(a, b) for a, b in zip(theirs, mine, strict=True))
-    # The tool's schema may have turned "1" into 1, or a string into a date.
-    return given == wanted or str(getattr(given, "value", cast("object", given))) == str(wanted)
+        mine, theirs = cast("list[Any]", wanted), cast("list[Any]", given)
+        return len(mine) == len(theirs) and all(map(_contains, theirs, mine))
+    # The tool's schema may have turned "1" into 1, or a string into a date or an enum.
+    return given == wanted or str(getattr(cast("object", given), "value", cast("object", given))) == str(
+        cast("object", wanted)
+    )
