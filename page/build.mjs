@@ -1,6 +1,6 @@
 // Bundle the page into the Python package: app.js, its styles, the document, and which versions went in.
 // usage: node build.mjs [target folder]
-import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -23,14 +23,22 @@ const result = await build({
   define: { "process.env.NODE_ENV": '"production"' },
 });
 
-// Every package whose code is in the bundle, at the version that the lock file names.
+// Every package whose code is in the bundle, at the version that the lock file names, and its licence.
+const licences = {};
 const versions = { esbuild: lock.packages["node_modules/esbuild"].version };
 for (const input of Object.keys(result.metafile.inputs)) {
   const found = input.match(/^(?:.*\/)?node_modules\/((?:@[^/]+\/)?[^/]+)\//);
   if (!found) continue;
   const place = input.slice(0, found.index + found[0].length - 1);
   versions[found[1]] = lock.packages[place].version;
+  const file = ["LICENSE", "LICENSE.md", "LICENSE.txt"].map((name) => join(here, place, name)).find(existsSync);
+  licences[found[1]] = file ? readFileSync(file, "utf-8").trim() : `Licence: ${lock.packages[place].license}`;
 }
 const sorted = Object.fromEntries(Object.entries(versions).sort(([a], [b]) => (a < b ? -1 : 1)));
 writeFileSync(join(target, "versions.json"), `${JSON.stringify(sorted, null, 2)}\n`);
+const notices = Object.entries(licences).sort(([a], [b]) => (a < b ? -1 : 1));
+writeFileSync(
+  join(target, "app.js.LICENSE.txt"),
+  notices.map(([name, text]) => `${name} ${versions[name]}\n\n${text}\n`).join(`\n${"-".repeat(80)}\n\n`),
+);
 for (const file of ["index.html", "style.css"]) copyFileSync(join(here, "src", file), join(target, file));

@@ -14,7 +14,9 @@ function element(tag, className, text) {
 
 function pretty(json) {
   try {
-    return JSON.stringify(JSON.parse(json), null, 2);
+    const value = JSON.parse(json);
+    const line = JSON.stringify(value, null, 1).replace(/\n\s*/g, " ");
+    return line.length <= 72 ? line : JSON.stringify(value, null, 2);
   } catch {
     return json;
   }
