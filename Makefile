@@ -49,6 +49,10 @@ tests/clients_chat/node_modules/.ready: tests/clients_chat/package-lock.json
 	cd tests/clients_chat && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
+# Real agents of NAT 1.6 to 1.9, with and without its profiler, and beside datarobot-genai; NAT="1.9.0-profiler 1.6.0" selects.
+test-nat: $(UV) tests/clients/node_modules/.ready
+	"$(PYTHON)" tests/nat/run.py $(NAT)
+
 lint: setup
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .

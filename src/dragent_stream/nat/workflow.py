@@ -7,6 +7,7 @@ stand, and strings would silently give other schemas.
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextvars import ContextVar
+from importlib.metadata import entry_points
 from typing import Any
 
 from ag_ui.core import BaseEvent
@@ -35,6 +36,7 @@ from dragent_stream.response import DRAgentEventResponse
 from dragent_stream.stream_converter import convert_chunks_to_agui_events
 
 __all__ = [
+    "DragentPerUserToolCallingAgentConfig",
     "PerUserToolCallingAgentConfig",
     "ToolCallingAgentConfig",
     "raw_chunks",
@@ -56,8 +58,18 @@ class _AgentConfig(ToolCallAgentWorkflowConfig):
         return self
 
 
-class PerUserToolCallingAgentConfig(_AgentConfig, name="per_user_tool_calling_agent"):
+class DragentPerUserToolCallingAgentConfig(_AgentConfig, name="dragent_per_user_tool_calling_agent"):
     """A tool-calling agent with its own tools and state for each user; its stream is AG-UI."""
+
+
+class PerUserToolCallingAgentConfig(_AgentConfig, name="per_user_tool_calling_agent"):
+    """The same, under the name of the published design."""
+
+
+PER_USER_CONFIGS: list[type[_AgentConfig]] = [DragentPerUserToolCallingAgentConfig]
+# NAT refuses a `_type` that two packages offer, so a name that datarobot-genai has taken stays its own.
+if not entry_points(group="nat.plugins", name="per_user_tool_calling_agent"):
+    PER_USER_CONFIGS.append(PerUserToolCallingAgentConfig)
 
 
 class ToolCallingAgentConfig(_AgentConfig, name="dragent_tool_calling_agent"):
@@ -123,12 +135,12 @@ class _DirectAnswer(AgentObserver):
         self.answer = content if name in self._names else ""
 
 
-# Another package may have taken the name: datarobot-genai registers a per_user_tool_calling_agent of its own.
-register_per_user_function(
-    config_type=PerUserToolCallingAgentConfig,
-    input_type=ChatRequestOrMessage,
-    single_output_type=AgentAnswer,
-    streaming_output_type=DRAgentEventResponse,
-    framework_wrappers=[LLMFrameworkEnum.LANGCHAIN],
-)(agent)
+for _config in PER_USER_CONFIGS:
+    register_per_user_function(
+        config_type=_config,
+        input_type=ChatRequestOrMessage,
+        single_output_type=AgentAnswer,
+        streaming_output_type=DRAgentEventResponse,
+        framework_wrappers=[LLMFrameworkEnum.LANGCHAIN],
+    )(agent)
 register_function(config_type=ToolCallingAgentConfig, framework_wrappers=[LLMFrameworkEnum.LANGCHAIN])(agent)
