@@ -29,9 +29,13 @@ def loaded(code: str) -> set[str]:
 
 
 def test_importing_the_converter_costs_no_more_than_ag_ui_and_a_tenth() -> None:
-    ours, base = loaded("import dragent_stream"), loaded("import ag_ui.core")
+    ours, base = loaded("from dragent_stream import stream_agui_run"), loaded("import ag_ui.core")
     assert len(ours) <= 1.1 * len(base)
     assert not HEAVY & (ours - base)
+
+
+def test_the_package_alone_loads_nothing() -> None:
+    assert {name for name in loaded("import dragent_stream") if name.startswith("dragent_stream.")} == set()
 
 
 def test_every_public_name_exists_and_is_documented() -> None:
