@@ -1,7 +1,7 @@
 # Every target sets up what it needs inside this checkout: uv in .tools, the environment in .venv.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-nat test-clients test-chat-clients lint bench docs-check setup clean
+.PHONY: demo test test-nat test-protocol test-clients test-chat-clients lint bench docs-check setup clean
 
 PYTHON := $(shell for p in "$$PYTHON" python3.12 python3.13 python3.11 python3 python; do \
 	[ -n "$$p" ] && "$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' >/dev/null 2>&1 \
@@ -52,6 +52,20 @@ tests/clients_chat/node_modules/.ready: tests/clients_chat/package-lock.json
 # Real agents of NAT 1.6 to 1.9, with and without its profiler, and beside datarobot-genai; NAT="1.9.0-profiler 1.6.0" selects.
 test-nat: $(UV) tests/clients/node_modules/.ready
 	"$(PYTHON)" tests/nat/run.py $(NAT)
+
+# The same wire JSON from every ag-ui-protocol: the oldest that is supported and the last before 1.0. .venv has the newest.
+PROTOCOLS ?= 0.1.15 0.1.22
+test-protocol: $(PROTOCOLS:%=.venvs/ag-ui-%/.ready)
+	set -e; for version in $(PROTOCOLS); do \
+		echo "ag-ui-protocol $$version"; .venvs/ag-ui-$$version/bin/python -m pytest -q tests/test_cases.py tests/test_events.py \
+			tests/test_ledger.py tests/test_response.py tests/test_step_adaptor.py tests/test_stream_converter.py tests/test_trace.py; \
+	done
+
+.venvs/ag-ui-%/.ready: $(UV) pyproject.toml
+	$(UV) venv --quiet --clear .venvs/ag-ui-$*
+	$(UV) pip install --quiet --python .venvs/ag-ui-$*/bin/python -e . ag-ui-protocol==$* ag-ui-validate==0.4.0 \
+		hypothesis langchain-core openai pytest pytest-asyncio pytest-randomly
+	@touch $@
 
 lint: setup
 	$(RUN) ruff format --check .
