@@ -23,8 +23,11 @@ setup: .venv/ready
 	$(UV) sync --frozen --quiet --extra cli --extra asgi --extra openai --extra langchain --extra fabric
 	@touch $@
 
+# A recorded run first, which takes a second; then a real NAT agent with two tools against a scripted model.
 demo: setup
-	$(RUN) python examples/demo.py
+	$(RUN) python examples/recording/run.py
+	"$(PYTHON)" tests/nat/run.py --prepare 1.9.0
+	.venvs/nat-1.9.0/bin/python examples/nat/check.py
 
 test: setup tests/clients/node_modules/.ready
 	$(RUN) pytest
@@ -71,6 +74,8 @@ lint: setup
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) pyright
+	"$(PYTHON)" tests/nat/run.py --prepare 1.9.0-profiler
+	$(RUN) pyright -p tests/nat/pyrightconfig.json
 	$(RUN) lint-imports
 
 bench: setup

@@ -214,9 +214,7 @@ SCENARIOS = [
         ),
     ),
     Scenario("model_500_at_once", ([Fail(500, "out of order")],), ("error STREAM_ERROR",)),
-    Scenario(
-        "model_500_in_the_second_turn", (calls(ADD), [Fail(500, "out of order")]), (*ADDED, "error STREAM_ERROR")
-    ),
+    Scenario("model_500_in_the_second_turn", (calls(ADD), [Fail(500, "out of order")]), (*ADDED, "error STREAM_ERROR")),
     Scenario(
         "connection_lost_in_text",
         ([text_chunk("Half an "), text_chunk("ans"), Cut()],),

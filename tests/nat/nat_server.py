@@ -21,6 +21,7 @@ from dragent_stream.testing.model import Fail, ModelRequest, ScriptedModel, Turn
 os.environ.setdefault("NAT_CONFIG_FILE", __file__)
 discover_and_register_plugins(PluginTypes.CONFIG_OBJECT)
 
+
 class Script:
     """What the models answer: turns of the root agent's model, and of the one of the nested agent."""
 
@@ -34,6 +35,7 @@ class Script:
             return self.chooser(request)
         turns = self.inner if request.body["model"] == "inner-model" else self.root
         return turns.pop(0) if turns else [Fail(message="the script has no more turns")]
+
 
 class Served:
     """One running NAT server."""
@@ -61,6 +63,7 @@ class Served:
         response = await self.raw_run(run_input, **headers)
         assert response.status_code == 200, response.text
         return events_of(response.content)
+
 
 @contextlib.asynccontextmanager
 async def serve(

@@ -1,6 +1,9 @@
 """Run these tests against several NATs, each in an environment of its own with exact pins.
 
-usage: python tests/nat/run.py [NAME ...]    a NAME is a file of `requirements/` without `.txt`, or its part after `nat-`
+usage: python tests/nat/run.py [--prepare] [NAME ...]
+
+A NAME is a file of `requirements/` without `.txt`, or its part after `nat-`; all of them without one. `--prepare` only
+makes the environments.
 """
 
 import hashlib
@@ -37,12 +40,17 @@ def prepared(name: str) -> Path:
     return python
 
 
-def main(names: list[str]) -> int:
+def main(arguments: list[str]) -> int:
+    names = [argument for argument in arguments if argument != "--prepare"]
     known = environments()
     chosen = [name if name in known else f"nat-{name}" for name in names] or known
     if unknown := [name for name in chosen if name not in known]:
         print(f"no such environment: {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
         return 2
+    if "--prepare" in arguments:
+        for name in chosen:
+            prepared(name)
+        return 0
     failed: list[str] = []
     for name in chosen:
         print(f"== {name}", flush=True)

@@ -39,7 +39,9 @@ async def test_an_agent_runs(served: Served, scenario: Scenario, version: str | 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def direct() -> AsyncGenerator[Served, None]:
     """An agent whose `add` answers directly."""
-    async with serve(lambda url: configuration(url, _type="dragent_tool_calling_agent", return_direct=["add"])) as server:
+    async with serve(
+        lambda url: configuration(url, _type="dragent_tool_calling_agent", return_direct=["add"])
+    ) as server:
         yield server
 
 
@@ -66,9 +68,7 @@ async def test_the_history_goes_to_the_model_and_is_not_streamed_again(served: S
             "id": "a1",
             "role": "assistant",
             "content": "Let me see.",
-            "toolCalls": [
-                {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a":1,"b":2}'}}
-            ],
+            "toolCalls": [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a":1,"b":2}'}}],
         },
         {"id": "t1", "role": "tool", "toolCallId": "c1", "content": "3"},
         {"id": "r1", "role": "reasoning", "content": "Easy."},
@@ -105,9 +105,7 @@ async def test_a_call_id_of_the_history_is_not_used_again(served: Served) -> Non
 async def test_the_usage_of_all_model_calls_stands_on_the_end(served: Served) -> None:
     served.play(calls(call("c1", "add", '{"a":1,"b":2}')), text("3."))
     events = await served.run()
-    assert events[-1]["usage"] == [
-        {"model": "test-model", "inputTokens": 14, "outputTokens": 6, "totalTokens": 20}
-    ]
+    assert events[-1]["usage"] == [{"model": "test-model", "inputTokens": 14, "outputTokens": 6, "totalTokens": 20}]
 
 
 async def test_the_usage_of_a_nested_agent_is_counted_once(served: Served) -> None:

@@ -121,8 +121,8 @@ def result_text(content: object) -> str:
     """The text of a tool's result: as it is, or as JSON where it is no text."""
     if isinstance(content, str):
         return content
-    if isinstance(content, list) and all(isinstance(p, Mapping) and p.get("type") == "text" for p in content):  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        return "".join(str(part["text"]) for part in content)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(content, list) and all(isinstance(p, Mapping) and p.get("type") == "text" for p in content):
+        return "".join(str(part["text"]) for part in content)
     return json.dumps(content, ensure_ascii=False, default=str)
 
 

@@ -54,11 +54,15 @@ def check_agent(config: Config) -> None:
     llm_name = getattr(workflow, "llm_name", None)
     if llm_name is not None and str(llm_name) not in config.llms:
         have = ", ".join(config.llms) or "none"
-        raise FrontEndError(f"workflow {kind}: llm_name is {str(llm_name)!r}, but llms has {have}; add it under `llms:`")
+        raise FrontEndError(
+            f"workflow {kind}: llm_name is {str(llm_name)!r}, but llms has {have}; add it under `llms:`"
+        )
     known = {*config.functions, *config.function_groups}
     for name in getattr(workflow, "tool_names", None) or ():
         # A function of a group is named group__function, or group.function before 1.5.
-        if str(name) not in known and not any(str(name).startswith(f"{group}{sep}") for group in known for sep in ("__", ".")):
+        if str(name) not in known and not any(
+            str(name).startswith(f"{group}{sep}") for group in known for sep in ("__", ".")
+        ):
             have = ", ".join(sorted(known)) or "none"
             raise FrontEndError(
                 f"workflow {kind}: tool_names has {str(name)!r}, but there is no such function or function group "

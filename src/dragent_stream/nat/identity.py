@@ -53,7 +53,7 @@ def context_user(token: str) -> UserInfo:
         # The exception's text may quote the token; its class says enough.
         raise IdentityError(f"{AUTHORIZATION_CONTEXT} is not valid: {type(error).__name__}") from None
     user: Any = claims.get("user")
-    user_id: Any = user.get("id") if isinstance(user, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    user_id: Any = user.get("id") if isinstance(user, dict) else None
     user_id = user_id or claims.get("sub")
     if not isinstance(user_id, str) or not user_id.strip():
         raise IdentityError(f"{AUTHORIZATION_CONTEXT} names no user: neither user.id nor sub")

@@ -38,11 +38,11 @@ def chat_request(run_input: Json, *, keep_tools: bool = MESSAGES_KEEP_TOOLS) -> 
     if not isinstance(given, list):
         raise ConversionError("messages: a list of AG-UI messages is needed")
     messages: list[dict[str, Any]] = []
-    for place, message in enumerate(given):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    for place, message in enumerate(given):
         if not isinstance(message, Mapping):
             raise ConversionError(f"messages[{place}]: an object is needed")
-        if message.get("role") not in NOT_FOR_THE_MODEL:  # pyright: ignore[reportUnknownMemberType]
-            messages.append(_openai_message(message, f"messages[{place}]"))  # pyright: ignore[reportUnknownArgumentType]
+        if message.get("role") not in NOT_FOR_THE_MODEL:
+            messages.append(_openai_message(message, f"messages[{place}]"))
     if not messages:
         raise ConversionError("messages: at least one message is needed, and there is none for the model")
     if not keep_tools:
@@ -91,20 +91,20 @@ def _openai_message(message: Json, place: str) -> dict[str, Any]:
 
 
 def _openai_call(call: Any, place: str) -> dict[str, Any]:
-    function: Any = call.get("function") if isinstance(call, Mapping) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    function: Any = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping):
         raise ConversionError(f"{place}: a call needs a function with name and arguments")
     return {
         "id": str(call.get("id") or ""),
         "type": "function",
-        "function": {"name": str(function.get("name") or ""), "arguments": str(function.get("arguments") or "{}")},  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        "function": {"name": str(function.get("name") or ""), "arguments": str(function.get("arguments") or "{}")},
     }
 
 
 def _openai_tool(tool: Any, place: str) -> dict[str, Any]:
-    if not isinstance(tool, Mapping) or not tool.get("name"):  # pyright: ignore[reportUnknownMemberType]
+    if not isinstance(tool, Mapping) or not tool.get("name"):
         raise ConversionError(f"{place}: a tool needs a name")
-    given: dict[str, Any] = dict(tool)  # pyright: ignore[reportUnknownArgumentType]
+    given: dict[str, Any] = dict(tool)
     parameters = given.get("parameters") or {"type": "object", "properties": {}}
     description = str(given.get("description") or "")
     return {
@@ -118,7 +118,7 @@ def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, Sequence):
-        return "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType, reportUnknownArgumentType]
+        return "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))
     return ""
 
 
@@ -129,10 +129,10 @@ def _content(content: Any, place: str) -> str | list[dict[str, Any]]:
     if not isinstance(content, list):
         raise ConversionError(f"{place}: text or a list of parts is needed")
     parts: list[dict[str, Any]] = []
-    for number, part in enumerate(content):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    for number, part in enumerate(content):
         if not isinstance(part, Mapping):
             raise ConversionError(f"{place}[{number}]: an object is needed")
-        parts.append(_part(part))  # pyright: ignore[reportUnknownArgumentType]
+        parts.append(_part(part))
     return parts
 
 
@@ -142,7 +142,7 @@ def _part(part: Json) -> dict[str, Any]:
         return {"type": "text", "text": str(part.get("text") or "")}
     # Before 1.0 a part was {type: binary, mimeType, data | url}; since then {type: image, source: {type, value, mimeType}}.
     source: Any = part.get("source")
-    given: Json = source if isinstance(source, Mapping) else part  # pyright: ignore[reportUnknownVariableType]
+    given: Json = source if isinstance(source, Mapping) else part
     mime = str(given.get("mimeType") or mimetypes.guess_type(str(part.get("filename") or ""))[0] or f"{kind}/*")
     is_url = given.get("type") == "url" or "url" in given
     value = str(given.get("value") or given.get("url") or given.get("data") or "")

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from nat.front_ends.fastapi.fastapi_front_end_plugin import FastApiFrontEndPlugin
-
 from dragent_stream.nat.imports import Config
+from dragent_stream.nat.server_imports import FastApiFrontEndPlugin
 
 __all__ = ["DragentStreamFrontEnd"]
 

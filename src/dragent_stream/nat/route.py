@@ -16,7 +16,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from dragent_stream.asgi_response import EventStreamResponse
-from dragent_stream.usage import read_usage
 from dragent_stream.errors import ConversionError
 from dragent_stream.events import WireEvents
 from dragent_stream.nat.callbacks import AgentObserver, observe
@@ -29,6 +28,7 @@ from dragent_stream.response import DRAgentEventResponse
 from dragent_stream.run import ledger_for
 from dragent_stream.step_adaptor import StepConverter
 from dragent_stream.stream_converter import ChunkConverter
+from dragent_stream.usage import read_usage
 
 __all__ = ["AguiRoute", "NatRun"]
 
@@ -62,7 +62,7 @@ class AguiRoute:
         if not isinstance(run_input, Mapping):
             return _refusal(400, "the body is no object: send a RunAgentInput")
         try:
-            payload = chat_request(run_input)  # pyright: ignore[reportUnknownArgumentType]
+            payload = chat_request(run_input)
             user_id = request_user(request, self._session_manager)
         except ConversionError as error:
             return _refusal(400, str(error))
@@ -70,8 +70,10 @@ class AguiRoute:
             return _refusal(400, f"the run input does not fit a NAT ChatRequest: {error}")
         except IdentityError as error:
             return _refusal(401, str(error))
-        run = NatRun(self._session_manager, request, payload, run_input, user_id, self._options)  # pyright: ignore[reportUnknownArgumentType]
-        return EventStreamResponse(run.frames(), keep_alive=self._keep_alive, farewell=run.farewell, name="an AG-UI run")
+        run = NatRun(self._session_manager, request, payload, run_input, user_id, self._options)
+        return EventStreamResponse(
+            run.frames(), keep_alive=self._keep_alive, farewell=run.farewell, name="an AG-UI run"
+        )
 
 
 def _refusal(status: int, message: str) -> JSONResponse:

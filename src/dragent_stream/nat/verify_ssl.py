@@ -21,7 +21,7 @@ def strip_verify_ssl(arguments: Mapping[str, Any]) -> dict[str, Any]:
         A new dict; nested mappings are copied where they held the key.
     """
     return {
-        key: strip_verify_ssl(value) if isinstance(value, Mapping) else value  # pyright: ignore[reportUnknownArgumentType]
+        key: strip_verify_ssl(value) if isinstance(value, Mapping) else value
         for key, value in arguments.items()
         if key != "verify_ssl"
     }

@@ -7,13 +7,12 @@ from fastapi import FastAPI
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nat.front_ends.fastapi.fastapi_front_end_plugin_worker import FastApiFrontEndPluginWorker
-
 from dragent_stream.nat import identity
 from dragent_stream.nat.frontend import DragentStreamFrontEndConfig
 from dragent_stream.nat.health import add_health_routes
 from dragent_stream.nat.imports import Config, SessionManager, StepAdaptor
 from dragent_stream.nat.route import AguiRoute
+from dragent_stream.nat.server_imports import FastApiFrontEndPluginWorker
 from dragent_stream.nat.step_adaptor import AguiStepAdaptor, SilentStepAdaptor
 from dragent_stream.options import ConverterOptions
 
