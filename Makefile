@@ -1,7 +1,7 @@
 # Every target sets up what it needs inside this checkout: uv in .tools, the environment in .venv.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-nat test-protocol test-clients test-chat-clients lint bench docs-check setup clean
+.PHONY: demo test test-nat test-protocol test-clients test-chat-clients lint bench docs-check setup clean page test-browser test-copilotkit bench-serve
 
 PYTHON := $(shell for p in "$$PYTHON" python3.12 python3.13 python3.11 python3 python; do \
 	[ -n "$$p" ] && "$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' >/dev/null 2>&1 \
@@ -82,5 +82,37 @@ bench: setup
 	$(RUN) python benchmarks/peers.py
 	$(RUN) python benchmarks/convert.py --json benchmarks/results/convert.json
 
+# The page of `dragent-stream serve`, bundled into the package from page/; the result is committed.
+page: page/node_modules/.ready
+	scripts/node page/build.mjs
+
+page/node_modules/.ready: page/package-lock.json
+	scripts/node --npm ci --prefix page --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# The page in a real browser; chromium comes from Debian's packages.
+test-browser: .venvs/browser/.ready
+	@command -v chromium >/dev/null || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+		|| { echo "make test-browser: chromium is needed; install it with: apt-get install chromium" >&2; exit 2; }; \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-noto-core >/dev/null; }
+	.venvs/browser/bin/python -m pytest tests/browser
+
+.venvs/browser/.ready: $(UV) pyproject.toml uv.lock
+	UV_PROJECT_ENVIRONMENT=.venvs/browser $(UV) sync --frozen --quiet --no-default-groups --group test --group browser \
+		--extra asgi --extra cli
+	@touch $@
+
+# Every recording through CopilotKit's runtime.
+test-copilotkit: setup tests/copilotkit/node_modules/.ready
+	$(RUN) pytest tests/copilotkit
+
+tests/copilotkit/node_modules/.ready: tests/copilotkit/package-lock.json
+	scripts/node --npm ci --prefix tests/copilotkit --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+bench-serve: setup
+	$(RUN) python benchmarks/serve.py --json benchmarks/results/serve.json
+
 clean:
-	rm -rf .tools .venv .venvs node_modules tests/clients/node_modules
+	rm -rf .tools .venv .venvs node_modules page/node_modules tests/clients/node_modules tests/copilotkit/node_modules

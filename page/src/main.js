@@ -17,6 +17,7 @@ const prompt = $("prompt");
 
 let agent;
 let run = null;
+let leaving = false;
 
 function open(saved) {
   agent = new HttpAgent({ url, threadId: saved?.threadId ?? newId(), initialMessages: saved?.messages ?? [] });
@@ -84,7 +85,7 @@ async function start() {
     failure = error;
   }
   clearInterval(clock);
-  if (run !== current) return;
+  if (run !== current || leaving) return;
   run = null;
   $("send").hidden = false;
   $("stop").hidden = true;
@@ -186,7 +187,12 @@ $("stop").addEventListener("click", stop);
 $("new-chat").addEventListener("click", newChat);
 $("clear").addEventListener("click", () => timeline.clear());
 $("download").addEventListener("click", () => timeline.download());
-addEventListener("pagehide", save);
+// Leaving breaks off the run, which is then no failure to report.
+addEventListener("pagehide", () => {
+  save();
+  leaving = true;
+});
+addEventListener("pageshow", (event) => event.persisted && location.reload());
 
 setUpTheme($("theme"));
 bindKeys({ stop, newChat, prompt, filter: $("filter"), main: document.querySelector("main"), dialog: $("shortcuts") });

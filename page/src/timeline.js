@@ -23,6 +23,10 @@ function summary(event) {
   }
 }
 
+function oneLine(text) {
+  return text.replace(/\n/g, "⏎");
+}
+
 export class Timeline {
   constructor({ list, count, filter, counters }) {
     Object.assign(this, { list, count, filter, counters });
@@ -68,7 +72,7 @@ export class Timeline {
       row.text += delta;
       row.times.textContent = ` ×${row.events.length}`;
       // The end of what was written is what is new.
-      row.what.textContent = row.text.length > 160 ? `…${row.text.slice(-150)}` : row.text;
+      row.what.textContent = oneLine(row.text.length > 160 ? `…${row.text.slice(-150)}` : row.text);
       if (row.detail) row.detail.textContent = this.json(row);
       this.match(row);
     } else {
@@ -91,7 +95,7 @@ export class Timeline {
     const times = document.createElement("span");
     times.className = "times";
     type.append(times);
-    what.textContent = delta ?? summary(event);
+    what.textContent = oneLine(delta ?? summary(event));
     const row = { node, key, events: [event], text: delta ?? "", what, times, detail: null };
     this.rows.push(row);
     this.last = row;
@@ -123,7 +127,7 @@ export class Timeline {
       if (event.type === "TEXT_MESSAGE_CONTENT") run.firstText ??= at;
     }
     if (event.type !== "RUN_FINISHED" && event.type !== "RUN_ERROR") return;
-    const facts = [[at, "ms"], [run.events, "events"], [run.deltas, "deltas"]];
+    const facts = [[at, "ms"], [run.events, "events"], [run.deltas, run.deltas === 1 ? "delta" : "deltas"]];
     if (run.firstText !== null) facts.push([run.firstText, "ms to the first text"]);
     for (const usage of event.usage ?? []) {
       const of = usage.model ? ` (${usage.model})` : "";
