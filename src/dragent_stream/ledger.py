@@ -305,7 +305,7 @@ class RunLedger(Generic[E]):
                 self._end_call(taken)
         self._take(call, text)
 
-    def more_arguments(self, index: int, text: str) -> E | None:
+    def more_arguments(self, index: int, text: str) -> list[E] | None:
         """TOOL_CALL_ARGS for the open call of this index; None where the fragment needs the care of `tool_call`."""
         turn = self._turn
         if turn is None or turn.over or turn.stopped or not text:
@@ -317,7 +317,7 @@ class RunLedger(Generic[E]):
         if writer.high or not (text.isascii() or is_well_formed(text)):
             return None
         call.append(text)
-        return writer.write(text)
+        return [writer.write(text)]
 
     def finish_answer(self, reason: Finish) -> None:
         """The model said why it stopped."""

@@ -82,8 +82,8 @@ class ChunkConverter(Generic[E]):
         if isinstance(plain, str):
             if (write := ledger.hot_text) and (plain.isascii() or is_well_formed(plain)):
                 return [write(plain)]
-        elif plain is not None and (event := ledger.more_arguments(*plain)) is not None:
-            return [event]
+        elif plain is not None and (events := ledger.more_arguments(*plain)):
+            return events
         if ledger.finished:
             return []
         if isinstance(chunk, AgentStep):
