@@ -31,6 +31,8 @@ demo: setup
 
 test: setup tests/clients/node_modules/.ready
 	$(RUN) pytest
+	$(MAKE) --no-print-directory test-protocol test-fabric test-chat-clients test-copilotkit test-browser
+	$(MAKE) --no-print-directory test-nat NAT="1.9.0-profiler 1.6.0"
 
 test-clients: setup tests/clients/node_modules/.ready
 	$(RUN) pytest tests/clients
@@ -49,7 +51,7 @@ test-chat-clients: setup .venvs/chat-clients/.ready tests/clients_chat/node_modu
 	@touch $@
 
 tests/clients_chat/node_modules/.ready: tests/clients_chat/package-lock.json
-	cd tests/clients_chat && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	cd tests/clients_chat && ../../scripts/node --npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # Real agents of NAT 1.6 to 1.9, with and without its profiler, and beside datarobot-genai; NAT="1.9.0-profiler 1.6.0" selects.
