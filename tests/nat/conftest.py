@@ -22,6 +22,7 @@ except metadata.PackageNotFoundError:
         "test_nat_routes.py",
         "test_scenarios.py",
         "test_steps.py",
+        "test_verify_ssl.py",
     ]
 
 

@@ -6,11 +6,14 @@ from typing import Any
 
 import httpx
 import pytest
+from ag_ui.core import BaseEvent
 from nat_agents import configuration
 from nat_events import judged
 from nat_scenarios import call, calls, text
 from nat_server import Served, events_of, serve, user_says
 
+from dragent_stream.ledger import RunLedger
+from dragent_stream.nat.workflow import run_ledger
 from dragent_stream.testing.chunks import text_chunk
 from dragent_stream.testing.model import Cut
 
@@ -146,3 +149,17 @@ async def test_what_is_no_run_input_is_refused_before_the_stream(served: Served,
     response = await served.client.post("/agui", content=body, headers={"x-api-key": "alice"})
     assert response.status_code == 400
     assert says in response.json()["error"]
+
+
+@pytest.mark.parametrize("finished", [True, False])
+async def test_the_ledger_of_another_run_in_the_context_swallows_nothing(finished: bool) -> None:
+    other: RunLedger[BaseEvent] = RunLedger()
+    other.start_run()
+    if finished:
+        other.finish_run()
+    run_ledger.set(other)
+    async with serve(configuration) as server:
+        server.play(text("Hello"), text("Hello"))
+        assert '"content":"Hello"' in (await ask(server, "/v1/chat/completions", stream=True)).text
+        assert "Hello" in (await ask(server, "/generate/stream")).text
+    run_ledger.set(None)

@@ -204,3 +204,53 @@ async def test_a_cut_answer_that_the_agent_asks_for_again_does_not_end_the_run()
         run_input = user_says("answer")
         lines = judged(await server.run(run_input), run_input)
         assert lines == ["text Half an", "text Half an answer, whole.", "finished"]
+
+
+PICK = {"name": "pick", "description": "Let the user pick.", "parameters": {"type": "object", "properties": {}}}
+
+
+@pytest.mark.parametrize("version", [None, "1.0"])
+async def test_a_tool_of_the_client_ends_the_run_and_its_result_goes_on(served: Served, version: str | None) -> None:
+    more = {"protocolVersion": version} if version else {}
+    run_input = user_says("which?", tools=[PICK], **more)
+    served.play(
+        calls(call("c1", "add", '{"a":1,"b":2}'), call("c2", "pick", '{"of":', '"two"}', index=1)), text("never")
+    )
+    events = await served.run(run_input)
+    assert judged(events, run_input) == [
+        "call c1 add",
+        "call c2 pick",
+        'end c1 {"a":1,"b":2}',
+        'end c2 {"of":"two"}',
+        "result c1 3",
+        "finished",
+    ]
+    assert events[-1]["outcome"].get("pendingToolCallIds") == (["c2"] if version else None)
+    assert len(served.model.requests) == 1
+    shown = [tool["function"]["name"] for tool in served.model.requests[0].body["tools"]]
+    assert shown[-1] == "pick"
+    assert "add" in shown
+
+    asked = [
+        {"id": c["toolCallId"], "type": "function", "function": {"name": c["toolCallName"], "arguments": "{}"}}
+        for c in events
+        if c["type"] == "TOOL_CALL_START"
+    ]
+    again = user_says("which?", tools=[PICK], **more)
+    again["messages"] += [
+        {"id": "a1", "role": "assistant", "toolCalls": asked},
+        {"id": "t1", "role": "tool", "toolCallId": "c1", "content": "3"},
+        {"id": "t2", "role": "tool", "toolCallId": "c2", "content": "the first"},
+    ]
+    served.play(text("The first, then."))
+    assert judged(await served.run(again), again) == ["text The first, then.", "finished"]
+    assert "the first" in str(served.model.requests[0].messages[-1]["content"])
+
+
+async def test_a_tool_of_one_client_is_not_shown_to_the_model_of_another(served: Served) -> None:
+    served.play(text("a"), text("b"))
+    await served.run(user_says("with", tools=[PICK]))
+    await served.run(user_says("without"))
+    with_pick, without = ([t["function"]["name"] for t in r.body["tools"]] for r in served.model.requests)
+    assert "pick" in with_pick
+    assert "pick" not in without

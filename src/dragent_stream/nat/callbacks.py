@@ -4,10 +4,11 @@ NAT's chunks have no `finish_reason` and no usage, and its function steps carry 
 have all three. One handler class is hooked into LangChain once; it is active where a task has set an observer.
 """
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from dragent_stream.nat.imports import (
@@ -17,14 +18,23 @@ from dragent_stream.nat.imports import (
     register_configure_hook,
 )
 
-__all__ = ["AgentObserver", "observe", "result_text"]
+__all__ = ["AgentObserver", "ToolResult", "observe", "result_text"]
+
+
+class ToolResult(NamedTuple):
+    """One result, as the model is told it."""
+
+    tool_call_id: str
+    name: str
+    content: str
 
 
 class AgentObserver:
     """Told what the run's root agent does, in the order in which it happens, on the event loop of the run."""
 
-    def model_starts(self, results: Sequence[tuple[str, str]]) -> None:
-        """A model is called; `results` are the (tool-call id, content) pairs that its last turn asked for."""
+    def model_starts(self, results: Sequence[ToolResult]) -> bool:
+        """A model is about to be called with the results of its last turn; False holds the call until the run ends."""
+        return True
 
     def model_ended(self, finish_reason: str, usage: object, model: str) -> None:
         """The model's answer is complete; the chunks that carry its end may still be on their way."""
@@ -52,14 +62,15 @@ class _Handler(BaseCallbackHandler):
         self._tool_ids: dict[UUID, str] = {}
         self._models: dict[UUID, bool] = {}  # run id -> it belongs to the root agent
 
-    def on_chat_model_start(
+    async def on_chat_model_start(
         self, serialized: dict[str, Any], messages: list[list[Any]], *, run_id: UUID, **kwargs: Any
     ) -> None:
         is_root = self._models[run_id] = _in_root_function()
         if is_root:
             results = _trailing_results(messages[0]) if messages else []
-            for observer in self.observers:
-                observer.model_starts(results)
+            answers = [observer.model_starts(results) for observer in self.observers]  # every one is to know
+            if not all(answers):
+                await asyncio.Event().wait()
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **kwargs: Any) -> None:
         is_root = self._models.pop(run_id, None)
@@ -137,11 +148,12 @@ def _first_message(response: Any) -> Any:
     return None
 
 
-def _trailing_results(messages: Sequence[Any]) -> list[tuple[str, str]]:
-    """The tool results that the last turn of the conversation ended with."""
-    results: list[tuple[str, str]] = []
+def _trailing_results(messages: Sequence[Any]) -> list[ToolResult]:
+    """The tool results that the conversation ends with."""
+    results: list[ToolResult] = []
     for message in reversed(messages):
         if getattr(message, "type", None) != "tool":
             break
-        results.append((str(message.tool_call_id), result_text(message.content)))
+        content = result_text(message.content)
+        results.append(ToolResult(str(message.tool_call_id), str(getattr(message, "name", None) or ""), content))
     return results[::-1]

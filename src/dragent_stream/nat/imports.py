@@ -31,10 +31,13 @@ __all__ = [
     "LLMFrameworkEnum",
     "Message",
     "ResponseSerializable",
+    "Runnable",
+    "RunnableLambda",
     "SessionManager",
     "StepAdaptor",
     "StepAdaptorConfig",
     "ToolCallAgentWorkflowConfig",
+    "TypeRegistry",
     "UnsupportedNatError",
     "UserInfo",
     "UserManager",
@@ -74,6 +77,7 @@ try:
     NAT_VERSION = check_version(metadata.version("nvidia-nat-core"))
 
     from langchain_core.callbacks import BaseCallbackHandler
+    from langchain_core.runnables import Runnable, RunnableLambda
     from langchain_core.tracers.context import register_configure_hook
     from nat.builder.builder import Builder
     from nat.builder.context import Context
@@ -81,6 +85,7 @@ try:
     from nat.builder.function_info import FunctionInfo
     from nat.builder.workflow_builder import WorkflowBuilder
     from nat.cli.register_workflow import register_front_end, register_function, register_per_user_function
+    from nat.cli.type_registry import TypeRegistry
     from nat.data_models.api_server import (
         ChatRequest,
         ChatRequestOrMessage,

@@ -2,8 +2,10 @@
 
 from dragent_stream.nat import frontend, identity, workflow
 from dragent_stream.nat.converters import register_converters
+from dragent_stream.nat.verify_ssl import patch_crewai_clients
 
 __all__ = ["frontend", "workflow"]
 
 identity.patch()
 register_converters()
+patch_crewai_clients()

@@ -18,7 +18,8 @@ from starlette.responses import JSONResponse
 from dragent_stream.asgi_response import EventStreamResponse
 from dragent_stream.errors import ConversionError
 from dragent_stream.events import WireEvents
-from dragent_stream.nat.callbacks import AgentObserver, observe
+from dragent_stream.nat.callbacks import AgentObserver, ToolResult, observe
+from dragent_stream.nat.client_tools import client_tools
 from dragent_stream.nat.identity import IdentityError, request_user
 from dragent_stream.nat.imports import ChatRequest, Context, GlobalTypeConverter, IntermediateStep, SessionManager
 from dragent_stream.nat.messages import chat_request
@@ -105,6 +106,7 @@ class NatRun(AgentObserver):
         # The end of a model turn as LangChain reports it, and what it reports before the turn's last chunks are out.
         self._turn_end: dict[str, Any] | None = None
         self._turns = 0
+        self._model_calls = 0
         self._has_model_steps = False
         self._waiting: dict[str, BaseException] = {}  # failed calls whose answer the model has not been told yet
 
@@ -140,6 +142,7 @@ class NatRun(AgentObserver):
             ) as session:
                 async with session.run(self._payload) as runner:
                     raw_chunks.set(True)
+                    client_tools.set(self._payload.tools or ())
                     observe(self)
                     events = Context.get().intermediate_step_manager.subscribe(self._on_step)
                     try:
@@ -195,18 +198,27 @@ class NatRun(AgentObserver):
 
     # What LangChain tells; see `AgentObserver`.
 
-    def model_starts(self, results: Sequence[tuple[str, str]]) -> None:
-        """Every result is known now, as the model sees it: also of tools that failed or do not exist."""
+    def model_starts(self, results: Sequence[ToolResult]) -> bool:
+        """Every result is known now, as the model sees it: also of tools that failed or do not exist.
+
+        A tool of the client does not exist here. Its call ends the run; the client asks again with the result.
+        """
 
         def entry() -> list[bytes]:
             self._ledger.exact_results = True
             self._waiting.clear()
             frames = self._end_turn(goes_on=True)
-            for tool_call_id, content in results:
-                frames += self._ledger.tool_result(tool_call_id, content)
+            for result in results:
+                frames += self._ledger.tool_result(result.tool_call_id, result.content)
             return frames
 
         self._put(entry)
+        if self._model_calls and any(result.name in self._ledger.options.frontend_tools for result in results):
+            self._put(self._finish)
+            self._queue.put_nowait(None)
+            return False
+        self._model_calls += 1
+        return True
 
     def model_ended(self, finish_reason: str, usage: object, model: str) -> None:
         """Kept until the next thing happens: LangGraph has not handed out the turn's last chunks yet."""

@@ -42,4 +42,6 @@ class SilentStepAdaptor(StepAdaptor):
 
     def process(self, step: IntermediateStep) -> ResponseSerializable | None:
         """Nothing, whatever the step."""
+        if step.payload.event_type.value == "WORKFLOW_START":
+            run_ledger.set(None)
         return None

@@ -14,7 +14,8 @@ from ag_ui.core import BaseEvent
 from pydantic import model_validator
 
 from dragent_stream.ledger import RunLedger
-from dragent_stream.nat.callbacks import AgentObserver, observe
+from dragent_stream.nat.callbacks import AgentObserver, ToolResult, observe
+from dragent_stream.nat.client_tools import BuilderWithClientTools
 from dragent_stream.nat.converters import AgentAnswer
 from dragent_stream.nat.imports import (
     REPLAYS_HISTORY,
@@ -79,7 +80,7 @@ class ToolCallingAgentConfig(_AgentConfig, name="dragent_tool_calling_agent"):
 async def agent(config: ToolCallAgentWorkflowConfig, builder: Builder) -> AsyncGenerator[FunctionInfo, None]:
     """Build NAT's tool_calling_agent and give its stream as batches of AG-UI events."""
     original: Any = tool_calling_agent_workflow
-    workflow: AsyncGenerator[FunctionInfo, None] = original.__wrapped__(config, builder)
+    workflow: AsyncGenerator[FunctionInfo, None] = original.__wrapped__(config, BuilderWithClientTools(builder))
     try:
         info = await anext(workflow)
         inner: Callable[[Any], AsyncGenerator[Any, None]] | None = info.stream_fn
@@ -94,7 +95,11 @@ async def agent(config: ToolCallAgentWorkflowConfig, builder: Builder) -> AsyncG
             chunks = _chunks(inner, chat_request_or_message, return_direct)
             source: AsyncGenerator[Any, None] = chunks
             if not (raw_chunks.get() and Context.get().active_function.parent_id == WORKFLOW_PARENT):
-                source = convert_chunks_to_agui_events(chunks, ledger=run_ledger.get())
+                ledger = run_ledger.get()
+                # A finished one is an earlier run's, which somebody left in the context that this run was started from.
+                source = convert_chunks_to_agui_events(
+                    chunks, ledger=None if ledger is None or ledger.finished else ledger
+                )
             async with contextlib.aclosing(source) as items:
                 async for item in items:
                     yield item
@@ -128,8 +133,9 @@ class _DirectAnswer(AgentObserver):
         self._names = names
         self.answer = ""
 
-    def model_starts(self, results: Sequence[tuple[str, str]]) -> None:
+    def model_starts(self, results: Sequence[ToolResult]) -> bool:
         self.answer = ""  # the result goes to the model, which answers itself
+        return True
 
     def tool_ended(self, tool_call_id: str, name: str, content: str) -> None:
         self.answer = content if name in self._names else ""
