@@ -48,7 +48,7 @@ CALL = tool_call_chunk(call_id="c", name="f", arguments="{}")
 
 async def test_a_run_streams_as_valid_agui(assert_agui: AssertAgui) -> None:
     agent = Agent(*HELLO)
-    done = await exchange(create_app(agent), body=run_input())
+    done = await exchange(create_app(agent, coalesce_ms=0), body=run_input())
     assert done.status == 200
     assert done.headers["content-type"] == "text/event-stream"
     assert done.types == [
@@ -90,7 +90,7 @@ async def test_an_agent_may_be_a_coroutine_function_that_gives_a_list() -> None:
         return list(HELLO)
 
     done = await exchange(create_app(agent), body=run_input())
-    assert [event["delta"] for event in done.events if "delta" in event] == ["Hel", "lo"]
+    assert "".join(event["delta"] for event in done.events if "delta" in event) == "Hello"
 
 
 async def test_steps_among_the_chunks_give_results(assert_agui: AssertAgui) -> None:
@@ -398,10 +398,11 @@ async def test_the_app_can_be_mounted_in_another() -> None:
     assert (await exchange(outer, "GET", "/agent/", headers={"accept": "text/html"})).status == 200
 
 
-async def test_deltas_are_merged_where_that_is_wanted() -> None:
-    app = create_app(Agent(*[text_chunk(word) for word in "abcdef"], finish_chunk()), coalesce_ms=1000)
+@pytest.mark.parametrize(("ms", "deltas"), [(1000, ["a", "bcdef"]), (0, list("abcdef"))])
+async def test_deltas_that_follow_fast_are_merged_unless_that_is_switched_off(ms: float, deltas: list[str]) -> None:
+    app = create_app(Agent(*[text_chunk(word) for word in "abcdef"], finish_chunk()), coalesce_ms=ms)
     done = await exchange(app, body=run_input())
-    assert [event["delta"] for event in done.events if "delta" in event] == ["a", "bcdef"]
+    assert [event["delta"] for event in done.events if "delta" in event] == deltas
 
 
 async def test_the_inspector_is_mounted_where_that_is_wanted(caplog: pytest.LogCaptureFixture) -> None:

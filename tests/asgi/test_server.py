@@ -173,7 +173,7 @@ async def test_many_streams_at_once_are_all_whole() -> None:
             yield word
         yield finish_chunk()
 
-    async with served(create_app(agent)) as port:
+    async with served(create_app(agent, coalesce_ms=0)) as port:
 
         async def client(number: int) -> bytes:
             reader, writer = await post(port, run_input(runId=str(number)))

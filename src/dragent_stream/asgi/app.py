@@ -60,7 +60,7 @@ def create_app(
     options: ConverterOptions | None = None,
     keep_alive: float | None = 15.0,
     send_timeout: float | None = 60.0,
-    coalesce_ms: float = 0.0,
+    coalesce_ms: float = 16.0,
     coalesce_chars: int = 1024,
     max_body_bytes: int = 8 * 1024 * 1024,
     max_runs: int = 2048,
@@ -85,7 +85,9 @@ def create_app(
         keep_alive: Seconds of silence before a `: ping` comment; None for none. The upstream is not disturbed.
         send_timeout: Seconds that a client may leave a frame unread; None for no limit.
         coalesce_ms: Milliseconds that a text, reasoning or argument delta may wait to be merged with the next; 0 for no
-            merging. The first delta of a message never waits.
+            merging. The first delta of a message never waits, nor does one that comes later than that after the one
+            before. The default is one frame of a screen: a fast model's tokens cost the browser, which pays for each
+            event, no more than it can show, and the server half as much; a slow model's are not touched.
         coalesce_chars: Bytes of merged text that leave at once.
         max_body_bytes: A larger request is refused with 413.
         max_runs: Runs streamed at once; one more is refused with 503.
