@@ -2,13 +2,16 @@
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
+from ag_ui.core import RunErrorEvent, TextMessageContentEvent, ToolCallArgsEvent, ToolCallStartEvent
 from openai.types.chat import ChatCompletionChunk
 
 from dragent_stream.chat_completions import assemble_chat_completion, synthesize_chat_completion_chunks
 from dragent_stream.errors import ConversionError, UpstreamError
+from dragent_stream.run import stream_agui_run
 
 
 def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **top: Any) -> dict[str, Any]:
@@ -235,3 +238,44 @@ def test_assembling_takes_linear_time() -> None:
 
     small = min(seconds(1000) for _ in range(3))
     assert seconds(16_000) < 16 * 4 * small
+
+
+CASES = {
+    path.stem: case["chunks"]
+    for path in sorted((Path(__file__).parent / "cases").glob("*.json"))
+    if "chunks" in (case := json.loads(path.read_text("utf-8")))
+}
+OTHER_CALLS = {"040-no-arguments-null"}  # a completion keeps "" where AG-UI shows {}
+OTHER_TEXT = {"075-delta-with-tool-or-user-role"}  # a completion has one message: what other roles said is in it
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_a_recorded_stream_adds_up_to_what_its_run_says(name: str) -> None:
+    events = [event async for event in stream_agui_run(CASES[name])]
+    try:
+        message = assemble_chat_completion(CASES[name])["choices"][0]["message"]
+    except UpstreamError as error:
+        assert isinstance(events[-1], RunErrorEvent) and events[-1].message == str(error)
+        return
+    calls: dict[str, list[str]] = {}
+    for event in events:
+        if isinstance(event, ToolCallStartEvent):
+            calls[event.tool_call_id] = [event.tool_call_name, ""]
+        elif isinstance(event, ToolCallArgsEvent):
+            calls[event.tool_call_id][1] += event.delta
+    functions = [call["function"] for call in message.get("tool_calls", [])]
+    functions += [message["function_call"]] if "function_call" in message else []
+    if name not in OTHER_CALLS:
+        assert [[function["name"], function["arguments"]] for function in functions] == list(calls.values())
+    if name not in OTHER_TEXT:
+        text = "".join(event.delta for event in events if isinstance(event, TextMessageContentEvent))
+        assert (message.get("content") or "") == text
+
+
+def test_a_heartbeat_is_no_chunk() -> None:
+    assert assemble_chat_completion([None, *OPENAI_STREAM, None]) == assemble_chat_completion(OPENAI_STREAM)
+
+
+def test_halves_of_one_character_become_the_character() -> None:
+    assert message_of({"content": "a\ud83d"}, {"content": "\ude00"})["content"] == "a\N{GRINNING FACE}"
+    assert message_of({"content": "a\ud83d"})["content"] == "a\ud83d"

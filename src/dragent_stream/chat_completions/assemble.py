@@ -59,7 +59,9 @@ class ChatCompletionAssembler:
         self._choices: dict[int, _Choice] = {}
 
     def feed(self, chunk: object) -> None:
-        """Take the next chunk; errors as for `assemble_chat_completion`."""
+        """Take the next chunk (None is a heartbeat); errors as for `assemble_chat_completion`."""
+        if chunk is None:
+            return
         self._count += 1
         if isinstance(chunk, BaseModel):
             chunk = json_fields(chunk)
@@ -126,7 +128,7 @@ class _Choice:
     def finish(self) -> _Fields:
         message = self._message
         for key, parts in self._texts.items():
-            message[key] = "".join(parts)
+            message[key] = _joined(parts)
         if self._function is not None:
             message["function_call"] = self._function.finish("arguments")
         for call, text in self._turn.leftover():
@@ -205,7 +207,8 @@ class _Choice:
         if placed is None:
             return
         call, text = placed
-        call.append(text)
+        if text:
+            call.append(text)
         self._calls.setdefault(id(call), _CallParts({})).feed_call(delta, kind, body)
 
 
@@ -225,7 +228,7 @@ class _CallParts:
                 _replace(self._fields, key, value, keep_first=key == "name")
 
     def finish(self, text_key: str) -> _Fields:
-        return {**self._fields, text_key: "".join(self._parts)}
+        return {**self._fields, text_key: _joined(self._parts)}
 
     def feed_call(self, delta: Mapping[str, Any], kind: str, body: Mapping[str, Any]) -> None:
         self._kind = kind if body else self._kind
@@ -242,7 +245,7 @@ class _CallParts:
         if not body and not call.name and not call.arguments and self._fields.get("type") not in (None, self._kind):
             return self._fields  # a call of another type, which has neither function nor custom tool
         text_key = "input" if self._kind == "custom" else "arguments"
-        whole = {**body, "name": call.name, text_key: call.arguments}
+        whole = {**body, "name": call.name, text_key: _joined([call.arguments])}
         return {**self._fields, "type": self._fields.get("type") or self._kind, self._kind: whole}
 
 
@@ -250,6 +253,16 @@ def _replace(fields: _Fields, key: str, value: object, *, keep_first: bool = Fal
     """Set a key; null never replaces a value, and with `keep_first` only a blank one is replaced."""
     if key not in fields or (value is not None and not (keep_first and fields[key])):
         fields[key] = value
+
+
+def _joined(parts: list[str]) -> str:
+    """The whole text; the two halves of a character that were sent apart become that character."""
+    text = "".join(parts)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    return text
 
 
 def _argument_text(value: object) -> str:
