@@ -1,7 +1,7 @@
 # Every target sets up what it needs inside this checkout: uv in .tools, the environment in .venv.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-nat test-protocol test-clients test-chat-clients lint bench docs-check setup clean page test-browser test-copilotkit bench-serve
+.PHONY: demo test test-nat test-fabric test-protocol test-clients test-chat-clients lint bench docs-check setup clean page test-browser test-copilotkit bench-serve
 
 PYTHON := $(shell for p in "$$PYTHON" python3.12 python3.13 python3.11 python3 python; do \
 	[ -n "$$p" ] && "$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' >/dev/null 2>&1 \
@@ -57,6 +57,21 @@ tests/clients_chat/node_modules/.ready: tests/clients_chat/package-lock.json
 # Real agents of NAT 1.6 to 1.9, with and without its profiler, and beside datarobot-genai; NAT="1.9.0-profiler 1.6.0" selects.
 test-nat: $(UV) tests/clients/node_modules/.ready
 	"$(PYTHON)" tests/nat/run.py $(NAT)
+
+# Real runtimes of NeMo Fabric's SDK around our adapters, an openai client and a real NAT among their targets.
+FABRIC ?= 0.5.0 0.2.0
+test-fabric: $(FABRIC:%=.venvs/fabric-%/.ready) tests/clients/node_modules/.ready
+	"$(PYTHON)" tests/nat/run.py --prepare 1.9.0
+	set -e; for version in $(FABRIC); do \
+		echo "nemo-fabric-runtime $$version"; .venvs/fabric-$$version/bin/python -m pytest -q tests/fabric tests/fabric/sdk; \
+		.venvs/fabric-$$version/bin/python examples/fabric/check.py; \
+	done
+
+.venvs/fabric-%/.ready: $(UV) pyproject.toml tests/fabric/requirements/fabric-%.txt
+	$(UV) venv --quiet --clear .venvs/fabric-$*
+	$(UV) pip sync --quiet --python .venvs/fabric-$*/bin/python tests/fabric/requirements/fabric-$*.txt
+	$(UV) pip install --quiet --python .venvs/fabric-$*/bin/python --no-deps --editable .
+	@touch $@
 
 # The same wire JSON from every ag-ui-protocol: the oldest that is supported and the last before 1.0. .venv has the newest.
 PROTOCOLS ?= 0.1.15 0.1.22

@@ -1,16 +1,10 @@
-"""What the tests of the Fabric edge share. Where the SDK is not installed, only what needs none of it is collected."""
+"""What the tests of the Fabric edge share. Those in `sdk` need the SDK: `make test-fabric`."""
 
 from __future__ import annotations
 
-from importlib import metadata
 from typing import Any
 
 import pytest
-
-try:
-    metadata.version("nemo-fabric-runtime")
-except metadata.PackageNotFoundError:
-    collect_ignore = ["sdk"]
 
 
 @pytest.fixture

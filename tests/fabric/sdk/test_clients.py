@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -58,11 +57,9 @@ async def served(fabric: Runtime) -> AsyncGenerator[str, None]:
 
 async def replay(url: str) -> dict[str, Any]:
     """What each client version makes of one turn."""
-    node = shutil.which("node")
-    assert node, "node is needed for the real AG-UI clients"
     child = await asyncio.create_subprocess_exec(
-        node,
-        str(CLIENTS / "replay.mjs"),
+        str(ROOT / "scripts" / "node"),
+        "replay.mjs",
         url,
         cwd=CLIENTS,
         stdin=asyncio.subprocess.PIPE,
