@@ -19,7 +19,6 @@ provider's id unless the thread used it before. The calls of a turn share a pare
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from enum import Enum, auto
 from typing import Any, Generic, TypeVar, cast
 
 from dragent_stream.chunks import Finish, ToolCallDelta
@@ -28,20 +27,12 @@ from dragent_stream.options import ConverterOptions
 from dragent_stream.tool_calls import CallState, ToolCall, TurnCalls
 from dragent_stream.usage import UsageTotals
 
-__all__ = ["OpenMessage", "RunLedger", "RunPhase", "is_well_formed"]
+__all__ = ["OpenMessage", "RunLedger", "is_well_formed"]
 
 E = TypeVar("E")
 
 _OPEN = CallState.OPEN  # looked up for each fragment
 _REPLACEMENT = "\ufffd"
-
-
-class RunPhase(Enum):
-    """Where a run stands."""
-
-    NEW = auto()
-    RUNNING = auto()
-    ENDED = auto()
 
 
 class OpenMessage(Generic[E]):
@@ -91,6 +82,7 @@ class RunLedger(Generic[E]):
         used_call_ids: Tool-call ids that the thread's history holds; a call that brings one gets a fresh id.
 
     Attributes:
+        finished: A terminal event was written; nothing is written after it.
         exact_results: Results come from `tool_result` alone; the steps' ends give none.
         hot_text: What writes the next text delta while nothing but a text message is open; else None.
         chunk_id: The id of the chunk being converted; tells two answers apart after a "stop".
@@ -113,7 +105,7 @@ class RunLedger(Generic[E]):
         self.options = options or ConverterOptions()
         self.thread_id = thread_id
         self.run_id = run_id
-        self.phase = RunPhase.NEW
+        self.finished = False
         self.exact_results = False
         self.hot_text: Callable[[str], E] | None = None
         self.chunk_id = ""
@@ -130,13 +122,9 @@ class RunLedger(Generic[E]):
         self._steps: list[str] = []
         self._calls: list[ToolCall] = []  # shown or announced, and not answered yet
         self._used_call_ids = set(used_call_ids)
+        self._started = False
         self._chunks_over = False
         self._workflow_over = False
-
-    @property
-    def finished(self) -> bool:
-        """A terminal event was written."""
-        return self.phase is RunPhase.ENDED
 
     def drain(self) -> list[E]:
         """The events written since the last call."""
@@ -151,8 +139,8 @@ class RunLedger(Generic[E]):
 
     def start_run(self) -> list[E]:
         """RUN_STARTED, once."""
-        if self.phase is RunPhase.NEW:
-            self.phase = RunPhase.RUNNING
+        if not self._started:
+            self._started = True
             self.thread_id = self.thread_id or self._new_id()
             self.run_id = self.run_id or self._new_id()
             self._out.append(self._events.run_started(self.thread_id, self.run_id))
@@ -160,7 +148,7 @@ class RunLedger(Generic[E]):
 
     def finish_run(self) -> list[E]:
         """Close everything and write RUN_FINISHED; nothing if the run has ended."""
-        if self.phase is RunPhase.ENDED:
+        if self.finished:
             return self.drain()
         self.close()
         outcome: dict[str, Any] = {"type": "success"}
@@ -175,7 +163,7 @@ class RunLedger(Generic[E]):
 
     def fail_run(self, message: str, code: str = "STREAM_ERROR") -> list[E]:
         """Close what may be closed and write RUN_ERROR; nothing if the run has ended."""
-        if self.phase is not RunPhase.ENDED:
+        if not self.finished:
             self._close_for_error()
             text = _well_formed(message) or "the run failed without a message"
             self._out.append(self._events.run_error(text, code, usage=self.usage.entries()))
@@ -188,7 +176,7 @@ class RunLedger(Generic[E]):
         RUN_FINISHED with outcome `cancelled` for a client that speaks 1.0; RUN_ERROR with code `abort` for older ones,
         and where a call's arguments are incomplete, so that the run cannot close in order (spec 1.0, cancellation).
         """
-        if self.phase is RunPhase.ENDED:
+        if self.finished:
             return self.drain()
         turn = self._turn
         in_order = turn is None or turn.over or all(call.complete for call in turn.calls.calls)
@@ -225,7 +213,7 @@ class RunLedger(Generic[E]):
             self._out.append(self._events.step_finished(self._steps.pop()))
 
     def _end(self) -> None:
-        self.phase = RunPhase.ENDED
+        self.finished = True
         self.hot_text = None
 
     def _close_for_error(self) -> None:
@@ -248,7 +236,7 @@ class RunLedger(Generic[E]):
 
     def text(self, delta: str) -> None:
         """Answer text of the model."""
-        if not delta or self.phase is RunPhase.ENDED:
+        if not delta or self.finished:
             return
         turn = self._speaking_turn(text=True)
         self._close_reasoning(turn)
@@ -266,7 +254,7 @@ class RunLedger(Generic[E]):
 
     def reasoning(self, delta: str) -> None:
         """A thought of the model. Open text stays open: one answer is one message."""
-        if not delta or self.phase is RunPhase.ENDED:
+        if not delta or self.finished:
             return
         turn = self._speaking_turn()
         self.hot_text = None
@@ -276,7 +264,7 @@ class RunLedger(Generic[E]):
 
     def encrypted(self, value: str) -> None:
         """Encrypted reasoning; it belongs to the open thought, else to the next text of the turn."""
-        if self.phase is RunPhase.ENDED:
+        if self.finished:
             return
         turn = self._speaking_turn()
         if turn.reasoning or turn.text:
@@ -287,7 +275,7 @@ class RunLedger(Generic[E]):
 
     def tool_call(self, delta: ToolCallDelta) -> None:
         """One tool-call delta of the model."""
-        if self.phase is RunPhase.ENDED:
+        if self.finished:
             return
         turn = self._calling_turn()
         self.hot_text = None
@@ -324,7 +312,7 @@ class RunLedger(Generic[E]):
         turn = self._turn
         if reason == "content_filter":
             self.keep(self.fail_run("the model's answer was stopped by a content filter", reason))
-        elif turn is None or turn.over or self.phase is RunPhase.ENDED:
+        elif turn is None or turn.over or self.finished:
             return
         elif reason == "length" and not all(call.complete for call in turn.calls.calls):
             self.keep(self.fail_run("the model reached its length limit inside the arguments of a tool call", reason))
@@ -465,7 +453,7 @@ class RunLedger(Generic[E]):
     def answer(self, call: ToolCall, content: str) -> None:
         """The result of a call; it waits for the call's END."""
         call.running = False
-        if call.answered or call.frontend or self.phase is RunPhase.ENDED:
+        if call.answered or call.frontend or self.finished:
             return
         if self._turn and call in self._turn.calls.calls and (call.complete or call.state is CallState.ENDED):
             self.end_turn()  # a tool has run, so the model has said all it had to say
@@ -581,7 +569,7 @@ class RunLedger(Generic[E]):
 
     def step_started(self, name: str) -> bool:
         """STEP_STARTED; False if a step of this name is open (AG-UI allows one)."""
-        if self.phase is RunPhase.ENDED or name in self._steps:
+        if self.finished or name in self._steps:
             return False
         self._steps.append(name)
         self._out.append(self._events.step_started(_well_formed(name)))
@@ -589,13 +577,13 @@ class RunLedger(Generic[E]):
 
     def step_finished(self, name: str) -> None:
         """STEP_FINISHED of an open step."""
-        if name in self._steps and self.phase is not RunPhase.ENDED:
+        if name in self._steps and not self.finished:
             self._steps.remove(name)
             self._out.append(self._events.step_finished(_well_formed(name)))
 
     def custom(self, name: str, value: Any) -> None:
         """CUSTOM; the value is JSON."""
-        if self.phase is not RunPhase.ENDED:
+        if not self.finished:
             self._out.append(self._events.custom(name, value))
 
 

@@ -31,10 +31,14 @@ def plain_delta(chunk: Any, choice_index: int | None) -> PlainDelta | None:
             (choice,) = fields["choices"]
             delta = choice["delta"]
         else:
-            fields = _declared(chunk)
+            fields = chunk.__dict__
             (choice,) = fields["choices"]
             choice = choice.__dict__
-            delta = _declared(choice["delta"])
+            delta = choice["delta"]
+            if chunk.__pydantic_extra__ or delta.__pydantic_extra__:
+                fields, delta = _declared(chunk), _declared(delta)
+            else:
+                delta = delta.__dict__
         if (
             choice["index"] != choice_index
             or ("finish_reason" in choice and choice["finish_reason"])
