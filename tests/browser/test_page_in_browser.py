@@ -1,5 +1,6 @@
 """The page in a real browser: type, watch, stop, fail, leave and come back."""
 
+import os
 import re
 from typing import Any
 
@@ -14,8 +15,10 @@ def say(page: Page, text: str) -> None:
 
 
 def shoot(page: Page, name: str) -> None:
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SCREENSHOTS / f"{name}.png", animations="disabled")
+    """Keep a picture for the documentation, where `SCREENSHOTS=1 make test-browser` asks for new ones."""
+    if os.environ.get("SCREENSHOTS"):
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=SCREENSHOTS / f"{name}.png", animations="disabled")
 
 
 def test_text_streams_in_as_it_is_written(open_page: Any, server: GuidedServer) -> None:
