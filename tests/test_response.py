@@ -20,6 +20,7 @@ text = st.text(min_size=1)
 def test_a_delta_is_written_as_the_encoder_and_the_wire_writer_write_it(entity: str, delta: str) -> None:
     for method in ("text_writer", "reasoning_writer", "arguments_writer"):
         event = getattr(ModelEvents(), method)(entity)(delta)
+        assert event == type(event).model_validate(event.model_dump())
         ours = event_json(event)
         assert ours.isascii()
         assert json.loads(ours) == json.loads(EventEncoder().encode(event)[6:])

@@ -2,6 +2,7 @@
 
 from workloads import nat_objects, reads, sse_frames, stream
 
+from dragent_stream.response import event_json
 from dragent_stream.run import stream_agui_run, stream_agui_sse
 from dragent_stream.sse import ChatSSEDecoder
 from dragent_stream.stream_converter import convert_chunks_to_agui_events
@@ -23,14 +24,21 @@ async def batches(items):
         yield batch.get_stream_data()
 
 
+async def event_frames(items):
+    """Whole runs of ag_ui objects, written by the library's encoder."""
+    async for event in stream_agui_run(stream(items)):
+        yield f"data: {event_json(event)}\n\n"
+
+
 def rows(chunks):
-    objects_out, objects, dicts, frames, cut = {}, {}, {}, {}, {}
+    objects_out, events_out, objects, dicts, frames, cut = {}, {}, {}, {}, {}, {}
     for name, items in chunks.items():
         found = nat_objects(items)
         whole = sse_frames(items)
         parts = reads(whole)
         objects_out[(name, "convert")] = lambda found=found: convert_chunks_to_agui_events(stream(found))
         objects_out[(name, "encode")] = lambda found=found: batches(found)
+        events_out[(name, "encode")] = lambda found=found: event_frames(found)
         objects[(name, "convert")] = lambda found=found: stream_agui_run(stream(found))
         objects[(name, "encode")] = lambda found=found: stream_agui_sse(stream(found))
         dicts[(name, "convert")] = lambda items=items: stream_agui_run(stream(items))
@@ -39,6 +47,7 @@ def rows(chunks):
         cut[(name, "encode")] = lambda parts=parts: stream_agui_sse(chunks_of(parts))
     return {
         "ours: NAT objects in, ag_ui batches, get_stream_data()": objects_out,
+        "ours: NAT objects in, ag_ui events, event_json()": events_out,
         "ours: NAT objects in": objects,
         "ours: dicts in": dicts,
         "ours: SSE bytes in, 16 KiB reads": cut,

@@ -44,6 +44,8 @@ PROTOCOL_VERSION = "1.0"
 E = TypeVar("E")
 Json = Mapping[str, Any]
 
+_set = object.__setattr__
+
 
 class EventWriter(ABC, Generic[E]):
     """Makes one event per call. The `*_writer` methods fix an id once and return what writes each of its deltas."""
@@ -158,19 +160,36 @@ class ModelEvents(EventWriter[BaseEvent]):
 
     def text_writer(self, message_id: str) -> Callable[[str], BaseEvent]:
         """See `EventWriter.text_writer`."""
-        return lambda delta: TextMessageContentEvent(messageId=message_id, delta=delta)  # pyright: ignore[reportCallIssue]
+        return _delta_model(TextMessageContentEvent, messageId=message_id)
 
     def reasoning_writer(self, message_id: str) -> Callable[[str], BaseEvent]:
         """See `EventWriter.reasoning_writer`."""
-        return lambda delta: ReasoningMessageContentEvent(messageId=message_id, delta=delta)  # pyright: ignore[reportCallIssue]
+        return _delta_model(ReasoningMessageContentEvent, messageId=message_id)
 
     def arguments_writer(self, call_id: str) -> Callable[[str], BaseEvent]:
         """See `EventWriter.arguments_writer`."""
-        return lambda delta: ToolCallArgsEvent(toolCallId=call_id, delta=delta)  # pyright: ignore[reportCallIssue]
+        return _delta_model(ToolCallArgsEvent, toolCallId=call_id)
 
     def _event(self, model: type[BaseEvent], **fields: Any) -> BaseEvent:
         del fields["type"]  # every model has its own
         return model(**fields)
+
+
+def _delta_model(model: type[BaseEvent], **fields: str) -> Callable[[str], BaseEvent]:
+    """Makes copies of one validated event, each with its own delta: to validate every token costs twice as much."""
+    first = model(**fields, delta="-")  # pyright: ignore[reportCallIssue]
+    values, fields_set, extra = first.__dict__, first.__pydantic_fields_set__, first.__pydantic_extra__
+
+    def write(delta: str) -> BaseEvent:
+        # What pydantic's own `__copy__` sets, past its `__setattr__`.
+        event = model.__new__(model)
+        _set(event, "__dict__", {**values, "delta": delta})
+        _set(event, "__pydantic_fields_set__", fields_set.copy())
+        _set(event, "__pydantic_extra__", extra if extra is None else {})
+        _set(event, "__pydantic_private__", None)
+        return event
+
+    return write
 
 
 class WireEvents(EventWriter[bytes]):

@@ -30,24 +30,23 @@ def event_json(event: BaseEvent) -> str:
     return text if text.isascii() else "".join(c if c < "\x80" else quote(c)[1:-1] for c in text)
 
 
-def _delta_json(id_field: str, id_attribute: str) -> Callable[[Any], str | None]:
+def _delta_json(kind: str, id_field: str, id_attribute: str) -> Callable[[Any], str | None]:
     expected = {"type", id_attribute, "delta"}
+    head = f'{{"type":"{kind}","{id_field}":'
 
     def write(event: Any) -> str | None:
-        if event.__pydantic_extra__ or event.model_fields_set - expected:
+        if event.__pydantic_extra__ or not event.__pydantic_fields_set__ <= expected:
             return None
-        return (
-            f'{{"type":"{event.type.value}","{id_field}":{quote(getattr(event, id_attribute))},'
-            f'"delta":{quote(event.delta)}}}'
-        )
+        values = event.__dict__
+        return f'{head}{quote(values[id_attribute])},"delta":{quote(values["delta"])}}}'
 
     return write
 
 
 _DELTA_JSON: dict[type[BaseEvent], Callable[[Any], str | None]] = {
-    TextMessageContentEvent: _delta_json("messageId", "message_id"),
-    ReasoningMessageContentEvent: _delta_json("messageId", "message_id"),
-    ToolCallArgsEvent: _delta_json("toolCallId", "tool_call_id"),
+    TextMessageContentEvent: _delta_json("TEXT_MESSAGE_CONTENT", "messageId", "message_id"),
+    ReasoningMessageContentEvent: _delta_json("REASONING_MESSAGE_CONTENT", "messageId", "message_id"),
+    ToolCallArgsEvent: _delta_json("TOOL_CALL_ARGS", "toolCallId", "tool_call_id"),
 }
 
 
