@@ -94,6 +94,11 @@ lint: setup
 	"$(PYTHON)" tests/nat/run.py --prepare 1.9.0-profiler
 	$(RUN) pyright -p tests/nat/pyrightconfig.json
 	$(RUN) lint-imports
+	$(MAKE) --no-print-directory docs-check
+
+# Links, imports, verbs and targets that the documents name.
+docs-check: setup
+	$(RUN) python scripts/docs_check.py
 
 bench: setup
 	$(RUN) python benchmarks/peers.py
