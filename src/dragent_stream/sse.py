@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 from pydantic_core import from_json
 
 from dragent_stream.errors import SSEError
+from dragent_stream.frame_pattern import FramePattern
 
 __all__ = ("ChatSSEDecoder", "SSEDecoder", "ServerSentEvent", "decode_chat_chunks", "encode_sse_frame")
 
@@ -263,6 +264,7 @@ class ChatSSEDecoder:
         """True once `[DONE]` was read; what follows it is ignored."""
         self._decoder = SSEDecoder(max_event_bytes=max_event_bytes)
         self._frames = 0
+        self._pattern = FramePattern()
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
         """Take the next bytes and return the chunks they complete; `SSEError` as for `SSEDecoder.feed`."""
@@ -276,6 +278,11 @@ class ChatSSEDecoder:
         chunks: list[dict[str, Any]] = []
         for data, event, _, _ in events:
             self._frames += 1
+            if event == "message":
+                if chunk := self._pattern.read(data):
+                    chunks.append(chunk)
+                    continue
+                self._pattern.learn(data)
             if _read_frame(data, event, self._frames, chunks):
                 self.done = True
                 break
