@@ -13,6 +13,7 @@ from nat_server import Served, user_says
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 REPLAY = Path(__file__).parent.parent / "clients" / "replay.mjs"
+NODE = Path(__file__).parent.parent.parent / "scripts" / "node"  # the system's, or one kept in this checkout
 VERSIONS = ("1.0.0", "0.0.59")
 
 
@@ -41,7 +42,7 @@ async def replayed(streams: Streams, inputs: dict[str, dict[str, Any]]) -> dict[
     jobs = [{"url": url + path, "input": run_input} for path, run_input in inputs.items()]
     async with server:
         process = await asyncio.create_subprocess_exec(
-            "node", str(REPLAY), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd=REPLAY.parent
+            str(NODE), str(REPLAY), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd=REPLAY.parent
         )
         with anyio.fail_after(120):
             output, _ = await process.communicate(json.dumps(jobs).encode())
