@@ -298,10 +298,10 @@ class RunLedger(Generic[E]):
         turn = self._turn
         if turn is None or turn.over or turn.stopped or not text:
             return None
-        call = turn.calls.at(index)
+        call = turn.calls.by_index.get(index)
         if call is None or call.state is not _OPEN or call.closed or call.held_result is not None:
             return None
-        writer = cast("OpenMessage[E]", call.writer)
+        writer: OpenMessage[E] = call.writer
         if writer.high or not (text.isascii() or is_well_formed(text)):
             return None
         call.append(text)
@@ -494,7 +494,7 @@ class RunLedger(Generic[E]):
             call.append(text)
         if call.state is CallState.OPEN:
             if text:
-                self.write(cast("OpenMessage[E]", call.writer), text)
+                self.write(call.writer, text)
         elif call.state is CallState.ENDED:
             self.dropped += bool(text)
         elif call.name and call.parts and (call.complete or not self._is_frontend(call)):
@@ -541,7 +541,7 @@ class RunLedger(Generic[E]):
                 call.state = CallState.ENDED
                 return
             self._show(call)
-        writer = cast("OpenMessage[E]", call.writer)
+        writer: OpenMessage[E] = call.writer
         if call.blank:
             # Arguments go back to the provider in the next turn, where "" is no JSON.
             call.append("{}")

@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import re
 from enum import Enum, auto
+from typing import Any
 
 from dragent_stream.chunks import ToolCallDelta
 
@@ -91,7 +92,7 @@ class ToolCall:
         self.running = False
         self.answered = False
         self.held_result: str | None = None
-        self.writer: object = None
+        self.writer: Any = None
 
     @property
     def arguments(self) -> str:
@@ -160,20 +161,17 @@ class TurnCalls:
 
     Attributes:
         calls: In the order in which they were announced.
+        by_index: The call that took each index last.
         dropped: How many deltas were repeated deliveries.
     """
 
-    __slots__ = ("_by_id", "_by_index", "calls", "dropped")
+    __slots__ = ("_by_id", "by_index", "calls", "dropped")
 
     def __init__(self) -> None:
         self.calls: list[ToolCall] = []
         self.dropped = 0
-        self._by_index: dict[int, ToolCall] = {}
+        self.by_index: dict[int, ToolCall] = {}
         self._by_id: dict[str, ToolCall] = {}
-
-    def at(self, index: int) -> ToolCall | None:
-        """The call that took this index last."""
-        return self._by_index.get(index)
 
     def place(self, delta: ToolCallDelta) -> tuple[ToolCall, str] | None:
         """The call of this delta and the argument text it brings; None where it brings nothing (yet).
@@ -181,7 +179,7 @@ class TurnCalls:
         A call that was not known before is new in `calls`. The text has not been appended to the call.
         """
         if delta.index is not None and not delta.id and not delta.name and not delta.signature:
-            call = self._by_index.get(delta.index)
+            call = self.by_index.get(delta.index)
             if call is not None and not call.closed:
                 return call, delta.arguments
         call = self._owner(delta)
@@ -195,7 +193,7 @@ class TurnCalls:
         if delta.id:
             self._by_id.setdefault(delta.id, call)
         if call.index is not None:
-            self._by_index.setdefault(call.index, call)
+            self.by_index.setdefault(call.index, call)
         return call, delta.arguments
 
     def taken(self, call: ToolCall) -> ToolCall | None:
@@ -219,7 +217,7 @@ class TurnCalls:
         call.signature = delta.signature
         self.calls.append(call)
         if delta.index is not None:
-            self._by_index[delta.index] = call
+            self.by_index[delta.index] = call
         if delta.id:
             self._by_id[delta.id] = call
         return call
@@ -229,7 +227,7 @@ class TurnCalls:
         known = self._by_id.get(delta.id) if delta.id else None
         if delta.index is None:
             return self._owner_without_index(delta, known)
-        there = self._by_index.get(delta.index)
+        there = self.by_index.get(delta.index)
         if there is None:
             return self._owner_on_new_index(delta, known)
         if not delta.id:
