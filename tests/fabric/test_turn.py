@@ -117,15 +117,22 @@ async def test_the_response_is_the_last_answer_of_several_turns() -> None:
     assert result["usage"] == {"input_tokens": 11, "output_tokens": 22, "total_tokens": 33}
 
 
+CACHED = {"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 8}}
+
+
 async def test_cached_tokens_are_reported_as_part_of_the_input() -> None:
-    usage = {"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 8}}
-    result, _ = await stream(lambda _: [{**text_chunk("x"), "usage": usage}])
+    result, _ = await stream(lambda _: [{**text_chunk("x"), "usage": CACHED}], deadline_in=60)
     assert result["usage"] == {
         "input_tokens": 9,
         "output_tokens": 1,
         "cached_input_tokens": 8,
         "input_tokens_include_cache": True,
     }
+
+
+async def test_a_fabric_that_knows_no_deadline_is_told_nothing_of_cached_tokens() -> None:
+    result, _ = await stream(lambda _: [{**text_chunk("x"), "usage": CACHED}])
+    assert result["usage"] == {"input_tokens": 9, "output_tokens": 1}
 
 
 @pytest.mark.parametrize("kind", ["generator", "list", "awaitable", "coroutine"])

@@ -53,13 +53,15 @@ class TurnSummary:
             ]
         return output
 
-    def usage(self) -> Json | None:
+    def usage(self, *, with_cache: bool = True) -> Json | None:
         """The fields of Fabric's `AgentUsage`, summed over the turn's model calls; None where nothing was counted."""
         totals: dict[str, int] = {}
         for entry in self._converter.ledger.usage.entries():
             for name, field in _USAGE_FIELDS.items():
                 if (count := entry.get(name)) is not None:
                     totals[field] = totals.get(field, 0) + count
+        if not with_cache:
+            totals.pop("cached_input_tokens", None)
         if not totals:
             return None
         # The counts come from OpenAI's shape, whose prompt tokens include the cached ones.

@@ -109,8 +109,10 @@ class StreamTarget:
             Exception: What `send` raised, except a refusal of the chunk; the transport is lost then.
             asyncio.CancelledError: The caller's task was cancelled; never because the target was.
         """
-        turn = _Turn(self._options, self._model, chunk_limit, send)
-        deadline = TurnDeadline(getattr(context, "deadline_millis", None), self._options.close_timeout)
+        deadline_millis = getattr(context, "deadline_millis", None)
+        # The same release brought deadlines and counts of cached tokens; the SDK before it refuses a result with them.
+        turn = _Turn(self._options, self._model, chunk_limit, send, counts_cache=deadline_millis is not None)
+        deadline = TurnDeadline(deadline_millis, self._options.close_timeout)
         try:
             with deadline:
                 await turn.pump(self._open, request, context, deadline)
@@ -149,8 +151,11 @@ class _SendError(Exception):
 class _Turn:
     """The state of one turn."""
 
-    def __init__(self, options: ConverterOptions, model: str, chunk_limit: int, send: Send | None) -> None:
+    def __init__(
+        self, options: ConverterOptions, model: str, chunk_limit: int, send: Send | None, *, counts_cache: bool
+    ) -> None:
         self._send = send
+        self._counts_cache = counts_cache
         self._summary = TurnSummary(options)
         self._normalizer = ChunkNormalizer(
             chunk_limit=chunk_limit, model=model, created=int(time.time()), new_id=options.new_id
@@ -185,7 +190,7 @@ class _Turn:
             status = "failed"
             code, text = self._summary.failure
             code = "upstream_error" if code == "STREAM_ERROR" else code
-        usage = self._summary.usage()
+        usage = self._summary.usage(with_cache=self._counts_cache)
         text = text[:_MESSAGE_LIMIT].encode("utf-8", "replace").decode()
         return TurnOutcome(status=status, output=output, code=code, message=text.strip() or code, usage=usage)
 
