@@ -1,7 +1,7 @@
 # Every target sets up what it needs inside this checkout: uv in .tools, the environment in .venv.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-nat test-fabric test-protocol test-clients test-chat-clients lint bench docs-check setup clean page test-browser test-copilotkit bench-serve
+.PHONY: test-ray demo test test-nat test-fabric test-protocol test-clients test-chat-clients lint bench docs-check setup clean page test-browser test-copilotkit bench-serve
 
 PYTHON := $(shell for p in "$$PYTHON" python3.12 python3.13 python3.11 python3 python; do \
 	[ -n "$$p" ] && "$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' >/dev/null 2>&1 \
@@ -99,6 +99,11 @@ lint: setup
 # Links, imports, verbs and targets that the documents name.
 docs-check: setup
 	$(RUN) python scripts/docs_check.py
+
+test-ray: $(UV)
+	$(UV) venv --quiet --allow-existing .venvs/ray
+	$(UV) pip install --quiet --python .venvs/ray/bin/python -e . 'ray[data]==2.49.2' pytest
+	.venvs/ray/bin/python -m pytest -q -c /dev/null --rootdir examples/ray examples/ray
 
 bench: setup
 	$(RUN) python benchmarks/peers.py
