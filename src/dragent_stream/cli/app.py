@@ -370,7 +370,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     path: Annotated[str, typer.Option(help="Where runs are posted.")] = "/agui",
     page: Annotated[bool, typer.Option(help="A chat page with an event timeline at /.")] = True,
-    coalesce_ms: Annotated[float, typer.Option(min=0.0, help="Milliseconds that deltas may wait to be merged.")] = 0.0,
+    coalesce_ms: Annotated[float, typer.Option(min=0.0, help="Milliseconds that deltas may wait to be merged.")] = 16.0,
     allow_origin: Annotated[list[str] | None, typer.Option(help="A site that may use this one (CORS).")] = None,
     expose_errors: Annotated[bool, typer.Option("--expose-errors", help="Send exception texts to clients.")] = False,
 ) -> None:
@@ -393,7 +393,12 @@ def serve(
         expose_errors=expose_errors,
         title=Path(target).name or target,
     )
-    run_server(served, host, port, announce=lambda url: say(f"serving {target} at {url}{path}"))
+    run_server(
+        served,
+        host,
+        port,
+        announce=lambda url: say(f"serving {target} at {url}{path}" + (f", the page at {url}/" if page else "")),
+    )
 
 
 @fabric.command()
