@@ -66,6 +66,10 @@ class Target:
         for chunk in MANY:
             yield chunk
 
+    async def cached(self, told: Any) -> AsyncIterator[Any]:
+        usage = {"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 8}}
+        yield {**text_chunk("a"), "usage": usage}
+
     async def raise_(self, told: Any) -> AsyncIterator[Any]:
         yield text_chunk("a")
         raise RuntimeError("the target's own words")

@@ -77,6 +77,17 @@ async def test_many_chunks_with_tool_calls_and_usage(start: Start, runs: Runs) -
             await assert_usable(runtime)
 
 
+async def test_usage_with_cached_tokens(start: Start) -> None:
+    with anyio.fail_after(60):
+        async with start() as runtime:
+            _, result = await turn(runtime, "cached")
+            usage: Any = result.usage
+            assert (usage.input_tokens, usage.output_tokens) == (9, 1)
+            # Before 0.5 a result that names them is refused.
+            assert usage.get("cached_input_tokens") == (8 if DEADLINES else None)
+            await assert_usable(runtime)
+
+
 @pytest.mark.parametrize(
     ("do", "code", "message"),
     [
