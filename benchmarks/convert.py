@@ -111,7 +111,7 @@ def imports() -> dict[str, dict[str, float]]:
         "print(json.dumps([u.ru_utime + u.ru_stime, len(sys.modules)]))"
     )
     found: dict[str, dict[str, float]] = {}
-    for name in ("ag_ui.core", "dragent_stream"):
+    for name in ("ag_ui.core", "dragent_stream", "dragent_stream.run"):
         runs = [
             json.loads(
                 subprocess.run([sys.executable, "-c", code.format(name)], check=True, capture_output=True).stdout
