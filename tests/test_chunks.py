@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from dragent_stream.chunks import ChunkReader, ToolCallDelta
+from dragent_stream.chunks import ChunkReader, ToolCallDelta, json_text
 from dragent_stream.usage import Usage
 
 
@@ -204,3 +205,25 @@ def test_what_nobody_knows_is_counted(chunk: Any) -> None:
     reader = ChunkReader()
     assert reader.read(chunk) is None
     assert reader.unknown_chunks == 1
+
+
+def test_arguments_that_are_no_string_become_strict_json() -> None:
+    circle: dict[str, Any] = {"a": float("nan"), (1, 2): {3}}
+    circle["self"] = circle
+    for arguments, expected in (({"a": float("nan")}, '{"a":null}'), ({"d": {3}}, '{"d":[3]}')):
+        record = read(choice({"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": arguments}}]}))
+        assert record.tool_calls[0].arguments == expected
+    assert json.loads(json_text(circle))
+
+
+def test_an_index_of_thousands_of_digits_is_no_index() -> None:
+    record = read(choice({"tool_calls": [{"index": "9" * 5000, "id": "a", "function": {"name": "f"}}]}))
+    assert record.tool_calls == [ToolCallDelta(None, "a", "f", "")]
+
+
+@pytest.mark.parametrize("place", ["call", "function"])
+def test_litellms_place_of_the_thought_signature_is_read(place: str) -> None:
+    holder = {"provider_specific_fields": {"thought_signature": "s"}}
+    entry = {"index": 0, "id": "a", "function": {"name": "f", **(holder if place == "function" else {})}}
+    record = read(choice({"tool_calls": [{**entry, **(holder if place == "call" else {})}]}))
+    assert record.tool_calls[0].signature == "s"

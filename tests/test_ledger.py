@@ -19,7 +19,7 @@ def ledger(**more: Any) -> RunLedger[bytes]:
     return RunLedger(WireEvents(), options=options, thread_id="t", run_id="r", **more)
 
 
-def call(name: str, arguments: str = "{}", call_id: str = "a", index: int = 0) -> ToolCallDelta:
+def call(name: str, arguments: str = '{"a":1}', call_id: str = "a", index: int = 0) -> ToolCallDelta:
     return ToolCallDelta(index, call_id, name, arguments)
 
 
@@ -182,3 +182,47 @@ def test_memory_of_an_open_stream_does_not_grow_with_its_text() -> None:
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert after - before < 2000
+
+
+def test_two_ids_that_differ_only_in_what_cannot_be_written_stay_two_calls() -> None:
+    run = ledger()
+    frames = run.start_run()
+    run.tool_call(call("f", call_id="x\ud800"))
+    run.tool_call(call("f", call_id="x\ud801", index=1))
+    frames += run.finish_run()
+    assert check_events([wire(frame) for frame in frames]) == []
+
+
+def test_encrypted_reasoning_belongs_to_the_call_where_the_turn_says_nothing_else() -> None:
+    run = ledger()
+    run.encrypted("early")
+    run.tool_call(call("f", call_id="x"))
+    run.encrypted("late")
+    values = [wire(frame) for frame in run.drain() if b"ENCRYPTED" in frame]
+    assert [(e["subtype"], e["entityId"], e["encryptedValue"]) for e in values] == [
+        ("tool-call", "x", "early"),
+        ("tool-call", "x", "late"),
+    ]
+
+
+def test_encrypted_reasoning_that_comes_after_its_thought_still_belongs_to_it() -> None:
+    run = ledger()
+    run.reasoning("hm")
+    run.tool_call(call("f"))
+    run.encrypted("late")
+    events = [wire(frame) for frame in run.drain()]
+    (value,) = (event for event in events if event["type"] == "REASONING_ENCRYPTED_VALUE")
+    assert value["subtype"] == "message"
+    assert value["entityId"] == events[0]["messageId"]
+
+
+def test_the_signature_of_a_call_may_come_after_its_arguments_and_is_written_once() -> None:
+    run = ledger()
+    run.tool_call(call("f", call_id="x"))
+    for _ in range(2):
+        run.tool_call(ToolCallDelta(0, "", "", "", "signed"))
+    assert kinds(run.drain()).count("REASONING_ENCRYPTED_VALUE") == 1
+
+
+def test_a_version_of_thousands_of_digits_is_a_version() -> None:
+    assert kinds(ledger(protocol_version="9" * 5000).finish_run()) == ["RUN_FINISHED"]

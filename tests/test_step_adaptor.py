@@ -12,9 +12,8 @@ import pytest
 from agui_case import counted_ids, wire
 
 from dragent_stream import ChunkConverter, ConverterOptions, RunLedger, StepConverter
-from dragent_stream.chunks import ToolCallDelta
+from dragent_stream.chunks import ToolCallDelta, json_text
 from dragent_stream.events import WireEvents
-from dragent_stream.step_adaptor import json_text
 
 
 def shared(**options: Any) -> tuple[RunLedger[bytes], ChunkConverter[bytes], StepConverter[bytes]]:
@@ -178,3 +177,10 @@ def test_many_tokens_cost_linear_time() -> None:
 )
 def test_values_of_tools_become_strict_json(value: Any, text: str) -> None:
     assert json_text(value) == text
+
+
+def test_a_custom_event_with_a_lone_surrogate_is_written() -> None:
+    _, _, steps = shared()
+    (frame,) = steps.feed(step("CUSTOM_START", "c", "a.b\ud800", {"input": {"k\udc00": "v\ud800"}}))
+    event = wire(frame)
+    assert (event["name"], event["value"]["input"]) == ("a.b\ufffd", {"k\ufffd": "v\ufffd"})

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from dragent_stream import AgentStep, ChunkConverter, ConversionError, ConverterOptions, RunLedger, stream_agui_sse
 from dragent_stream.check import check_events
-from dragent_stream.events import WireEvents
+from dragent_stream.events import ModelEvents, WireEvents
 from dragent_stream.stream_converter import convert_chunks_to_agui_events
 
 CASE: dict[str, Any] = {}
@@ -313,3 +313,23 @@ async def test_an_awaitable_of_a_stream_and_a_plain_list_are_sources() -> None:
     for source in (create(), [delta(content="a")]):
         frames = [frame async for frame in stream_agui_sse(source)]
         assert len(frames) == 5
+
+
+class _Odd(Exception):
+    code = 429
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.parametrize("writer", [ModelEvents(), WireEvents()], ids=["objects", "wire"])
+def test_a_foreign_exception_may_have_any_code_and_no_text(writer: Any) -> None:
+    converter = ChunkConverter(RunLedger(writer))
+    (event,) = (wire(event) for event in converter.fail(_Odd()))
+    assert (event["code"], event["message"]) == ("STREAM_ERROR", "_Odd")
+
+
+def test_names_of_model_and_provider_can_always_be_written() -> None:
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+    events = run({**delta(content="a"), "model": "m\ud800", "provider": "p\udc00", "usage": usage})
+    assert (events[-1]["usage"][0]["model"], events[-1]["usage"][0]["provider"]) == ("m\ufffd", "p\ufffd")

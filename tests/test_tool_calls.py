@@ -116,3 +116,29 @@ def test_repeated_deliveries_are_counted() -> None:
             placed[0].append(placed[1])
     assert turn.dropped == 1
     assert [call.arguments for call in turn.calls] == [A]
+
+
+@pytest.mark.parametrize(
+    ("deltas", "expected"),
+    [
+        ([(0, "x", "f", "{}"), (0, None, None, '{"a":'), (0, None, None, "1}")], [("f", A)]),
+        ([(0, "x", "f", {}), (0, None, None, {"a": 1})], [("f", '{"a": 1}')]),
+        ([(0, "x", "f", "{}"), (0, "x", "f", A)], [("f", A)]),
+        ([(0, "x", "f", "{}"), (0, None, None, "{"), (0, None, None, '"a":1}')], [("f", A)]),
+        ([(None, "x", "f", "{}"), (None, None, None, A)], [("f", A)]),
+        ([(0, "x", "f", "{}"), (0, None, None, A), (1, "y", "g", "{}"), (1, None, None, B)], TWO),
+        ([(0, "x", "f", "{}"), (0, "x", "f", "{}"), (1, "y", "g", B)], [("f", "{}"), ("g", B)]),
+        ([(0, None, "f", "{}"), (0, None, "f", A)], [("f", "{}"), ("f", A)]),
+        ([(0, "x", "f", "{}"), (0, "y", "f", A)], [("f", "{}"), ("f", A)]),
+        ([(0, "x", "f", "{}")], [("f", "{}")]),
+    ],
+)
+def test_an_empty_object_gives_way_to_the_arguments_that_follow_it(
+    deltas: list[Shape], expected: list[tuple[str, str]]
+) -> None:
+    assert run(*deltas) == expected
+
+
+def test_white_space_alone_is_no_arguments() -> None:
+    ((_, arguments),) = run((0, "x", "f", " "))
+    assert json.loads(arguments) == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -205,3 +206,17 @@ def test_a_large_trace_is_converted_in_constant_memory() -> None:
 def test_read_trace_gives_the_line_and_the_time_of_each_record() -> None:
     (record,) = read_trace(['{"dragent_trace": 1}', f'{{"t": 1.5, "chunk": {CHUNK}}}'])
     assert (record.line, record.t, record.kind) == (2, 1.5, "chunk")
+
+
+def test_blank_lines_before_the_first_record_are_counted_in_linear_time() -> None:
+    started = time.process_time()
+    (record,) = read_trace([b"\n"] * 300_000 + [b'{"t": 0, "chunk": {"choices": []}}\n'])
+    assert record.line == 300_001
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("t", ["9" * 400, "1e999", "NaN", '"soon"', "true"])
+def test_a_time_that_is_none_costs_only_the_time(t: str) -> None:
+    (record,) = read_trace([f'{{"t": {t}, "chunk": {{"choices": []}}}}'])
+    assert record.kind == "chunk"
+    assert record.t in (None, 1.0)

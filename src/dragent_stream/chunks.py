@@ -30,16 +30,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, cast
 
+from pydantic_core import to_json
+
 from dragent_stream.errors import UpstreamError
 from dragent_stream.fields import Fields, fields_of
 from dragent_stream.usage import Usage, read_usage
 
-__all__ = ["Chunk", "ChunkReader", "Finish", "ToolCallDelta", "text_and_reasoning"]
+__all__ = ["Chunk", "ChunkReader", "Finish", "ToolCallDelta", "json_text", "text_and_reasoning"]
 
 logger = logging.getLogger("dragent_stream")
 
 Finish: TypeAlias = Literal["stop", "calls", "length", "content_filter"]
 
+_LONG_NUMBER = 20  # digits; Python refuses to read thousands of them
 _SNAPSHOT_MIN = 12  # a shorter common beginning may be chance: "ha", "ha"
 
 # What a finish reason means here; a word that is not listed ends the turn like "stop".
@@ -283,9 +286,16 @@ def _read_message(message: Fields) -> Chunk | None:
 
 def _tool_call(call: Fields) -> ToolCallDelta:
     function = fields_of(call.get("function")) or fields_of(call.get("custom")) or call
-    signature = ""
-    if google := fields_of((fields_of(call.get("extra_content")) or {}).get("google")):
-        signature = _text(google.get("thought_signature"))
+    extra = fields_of(call.get("extra_content")) or {}
+    holders = (extra.get("google"), call.get("provider_specific_fields"), function.get("provider_specific_fields"))
+    signature = next(
+        (
+            _text(fields["thought_signature"])
+            for fields in map(fields_of, holders)
+            if fields and "thought_signature" in fields
+        ),
+        "",
+    )
     arguments = function.get("arguments")
     if arguments is None and "input" in function:
         arguments = function["input"]
@@ -350,10 +360,34 @@ def _index(value: object) -> int | None:
         return None
     if isinstance(value, int):
         return value
-    return int(value) if isinstance(value, str) and value.isdecimal() else None
+    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < _LONG_NUMBER else None
 
 
 def _arguments(value: object) -> str:
     if isinstance(value, str):
         return value
-    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        return "" if value is None else json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return json_text(value)
+
+
+def json_text(value: object) -> str:
+    """A tool's input or output as text: a string as it is, anything else as strict JSON.
+
+    NaN becomes null, bytes base64, sets lists, dates ISO 8601, models their fields, what nobody knows its `str()`.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    try:
+        return to_json(
+            value, inf_nan_mode="null", bytes_mode="base64", serialize_unknown=True, by_alias=True, fallback=str
+        ).decode()
+    except ValueError:
+        pass
+    try:
+        return json.dumps(value, default=str, skipkeys=True)  # lone surrogates: escaped here, replaced by the ledger
+    except (ValueError, RecursionError):
+        return json.dumps(str(value))  # it contains itself

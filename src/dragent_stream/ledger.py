@@ -4,7 +4,7 @@
 run    NEW ──start_run──▶ RUNNING ──finish_run / fail_run / cancel_run──▶ ENDED   (nothing is written after ENDED)
 turn   reasoning? text? calls*  ──finish reason / a step / text after complete calls / the end──▶ over; the next one begins
        with the next content
-call   HELD ──name and arguments known (frontend tools: arguments complete)──▶ OPEN ──end of turn──▶ ENDED ──▶ answered
+call   HELD ──name and arguments known (frontend tools: all of them; never at `{}`)──▶ OPEN ──end of turn──▶ ENDED ──▶ answered
 ```
 
 Order inside a turn: reasoning closes when text or a call begins; text closes when the first call opens; text between
@@ -19,7 +19,7 @@ provider's id unless the thread used it before. The calls of a turn share a pare
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from dragent_stream.chunks import Finish, ToolCallDelta
 from dragent_stream.events import EventWriter, ModelEvents
@@ -27,7 +27,7 @@ from dragent_stream.options import ConverterOptions
 from dragent_stream.tool_calls import CallState, ToolCall, TurnCalls
 from dragent_stream.usage import UsageTotals
 
-__all__ = ["OpenMessage", "RunLedger", "is_well_formed"]
+__all__ = ["OpenMessage", "RunLedger", "is_well_formed", "well_formed"]
 
 E = TypeVar("E")
 
@@ -55,14 +55,26 @@ class OpenMessage(Generic[E]):
 class _Turn(Generic[E]):
     """One answer of the model."""
 
-    __slots__ = ("announced", "calls", "encrypted", "finish_id", "message_id", "over", "reasoning", "stopped", "text")
+    __slots__ = (
+        "announced",
+        "calls",
+        "encrypted",
+        "finish_id",
+        "message_id",
+        "over",
+        "owner",
+        "reasoning",
+        "stopped",
+        "text",
+    )
 
     def __init__(self, message_id: str) -> None:
         self.message_id = message_id
         self.announced = False  # a text message has taken message_id
         self.text: OpenMessage[E] | None = None
         self.reasoning: OpenMessage[E] | None = None
-        self.encrypted: list[str] = []  # waits for a message to belong to
+        self.encrypted: list[str] = []  # waits for something to belong to
+        self.owner: tuple[Literal["message", "tool-call"], str] | None = None  # of encrypted reasoning
         self.calls = TurnCalls()
         self.over = False
         # "stop" may come on every chunk (BerriAI/litellm#2195): the turn goes on if the same answer does.
@@ -103,8 +115,8 @@ class RunLedger(Generic[E]):
         used_call_ids: Iterable[str] = (),
     ) -> None:
         self.options = options or ConverterOptions()
-        self.thread_id = thread_id
-        self.run_id = run_id
+        self.thread_id = well_formed(thread_id)
+        self.run_id = well_formed(run_id)
         self.finished = False
         self.exact_results = False
         self.hot_text: Callable[[str], E] | None = None
@@ -165,7 +177,7 @@ class RunLedger(Generic[E]):
         """Close what may be closed and write RUN_ERROR; nothing if the run has ended."""
         if not self.finished:
             self._close_for_error()
-            text = _well_formed(message) or "the run failed without a message"
+            text = well_formed(message) or "the run failed without a message"
             self._out.append(self._events.run_error(text, code, usage=self.usage.entries()))
             self._end()
         return self.drain()
@@ -221,11 +233,10 @@ class RunLedger(Generic[E]):
         if turn and not turn.over:
             self._close_speech(turn)
             self._show_leftover(turn)
+            self._show_announced(turn)
             for call in turn.calls.calls:
                 if call.complete:
                     self._end_call(call)
-                elif call.state is CallState.HELD and call.name and not self._is_frontend(call):
-                    self._show(call)
             turn.over = True
         for message in list(self._side.values()):
             self.close_message(message)
@@ -246,9 +257,7 @@ class RunLedger(Generic[E]):
             own = not turn.announced and not turn.calls.calls
             turn.announced = True
             message = turn.text = self.open_text(turn.message_id if own else self._new_id())
-            for value in turn.encrypted:
-                self._out.append(self._events.encrypted_value("message", message.id, value))
-            turn.encrypted.clear()
+            self._own_encrypted(turn, "message", message.id)
         self.write(message, delta)
         self.hot_text = None if turn.calls.calls or message.high else message.write
 
@@ -260,18 +269,24 @@ class RunLedger(Generic[E]):
         self.hot_text = None
         if turn.reasoning is None:
             turn.reasoning = self.open_reasoning()
+            turn.owner = None  # a thought is the best owner
+            self._own_encrypted(turn, "message", turn.reasoning.id)
         self.write(turn.reasoning, delta)
 
     def encrypted(self, value: str) -> None:
-        """Encrypted reasoning; it belongs to the open thought, else to the next text of the turn."""
+        """Encrypted reasoning; it belongs to the turn's thought, else to its first text or call, which may yet come."""
         if self.finished:
             return
-        turn = self._speaking_turn()
-        if turn.reasoning or turn.text:
-            message = cast("OpenMessage[E]", turn.reasoning or turn.text)
-            self._out.append(self._events.encrypted_value("message", message.id, _well_formed(value)))
-        else:
-            turn.encrypted.append(_well_formed(value))
+        turn = self._calling_turn()
+        turn.encrypted.append(well_formed(value))
+        if turn.owner:
+            self._own_encrypted(turn, *turn.owner)
+
+    def _own_encrypted(self, turn: _Turn[E], kind: Literal["message", "tool-call"], entity: str) -> None:
+        turn.owner = turn.owner or (kind, entity)
+        for value in turn.encrypted:
+            self._out.append(self._events.encrypted_value(*turn.owner, value))
+        turn.encrypted.clear()
 
     def tool_call(self, delta: ToolCallDelta) -> None:
         """One tool-call delta of the model."""
@@ -318,6 +333,7 @@ class RunLedger(Generic[E]):
             self.keep(self.fail_run("the model reached its length limit inside the arguments of a tool call", reason))
         elif reason == "stop":
             self._close_reasoning(turn)
+            self._show_announced(turn)
             for call in turn.calls.calls:
                 if call.complete or call.blank:
                     self._end_call(call)
@@ -334,6 +350,7 @@ class RunLedger(Generic[E]):
         self.hot_text = None
         self._close_speech(turn)
         self._show_leftover(turn)
+        self._show_announced(turn)
         for call in turn.calls.calls:
             self._end_call(call)
         turn.over = True
@@ -403,7 +420,7 @@ class RunLedger(Generic[E]):
             message.high = ""
             if "\ud800" <= delta[-1] <= "\udbff":
                 message.high, delta = delta[-1], delta[:-1]
-            delta = _well_formed(delta)
+            delta = well_formed(delta)
         if delta:
             self._out.append(message.write(delta))
 
@@ -462,7 +479,7 @@ class RunLedger(Generic[E]):
             return
         call.answered = True
         self._calls.remove(call)
-        self._out.append(self._events.call_result(self._new_id(), call.wire_id, _well_formed(content)))
+        self._out.append(self._events.call_result(self._new_id(), call.wire_id, well_formed(content)))
 
     def tools_over(self) -> None:
         """The model is asked again, so every tool has ended: one that gave no result failed."""
@@ -497,8 +514,9 @@ class RunLedger(Generic[E]):
                 self.write(call.writer, text)
         elif call.state is CallState.ENDED:
             self.dropped += bool(text)
-        elif call.name and call.parts and (call.complete or not self._is_frontend(call)):
+        elif call.name and not call.blank and not call.placeholder and (call.complete or not self._is_frontend(call)):
             self._show(call)
+        self._sign(call)
         if call.held_result is not None and call.complete:
             self._end_call(call)
 
@@ -511,19 +529,25 @@ class RunLedger(Generic[E]):
                 self._close_speech(turn)
         call.frontend = self._is_frontend(call)
         call.state = CallState.OPEN
-        free = call.provider_id and call.provider_id not in self._used_call_ids
-        call.wire_id = _well_formed(call.provider_id) if free else self._new_id()
-        self._used_call_ids.add(call.provider_id)
-        self._used_call_ids.add(call.wire_id)
+        wanted = well_formed(call.provider_id)
+        call.wire_id = wanted if wanted and wanted not in self._used_call_ids else self._new_id()
+        self._used_call_ids.update((wanted, call.wire_id))
         self._out.append(
-            self._events.call_start(call.wire_id, _well_formed(call.name), turn.message_id if turn else None)
+            self._events.call_start(call.wire_id, well_formed(call.name), turn.message_id if turn else None)
         )
-        if call.signature:
-            self._out.append(self._events.encrypted_value("tool-call", call.wire_id, _well_formed(call.signature)))
+        self._sign(call)
+        if turn:
+            self._own_encrypted(turn, "tool-call", call.wire_id)
         writer = OpenMessage(call.wire_id, self._events.arguments_writer(call.wire_id))
         call.writer = writer
         if call.parts:
             self.write(writer, call.arguments)
+
+    def _sign(self, call: ToolCall) -> None:
+        """Write the signature of a call that is shown; it may come with any delta."""
+        if call.signature != call.signed and call.state is not CallState.HELD:
+            call.signed = call.signature
+            self._out.append(self._events.encrypted_value("tool-call", call.wire_id, well_formed(call.signature)))
 
     def _show_announced(self, turn: _Turn[E], before: ToolCall | None = None) -> None:
         """Something else begins, so the names of the calls so far are whole."""
@@ -572,27 +596,27 @@ class RunLedger(Generic[E]):
         if self.finished or name in self._steps:
             return False
         self._steps.append(name)
-        self._out.append(self._events.step_started(_well_formed(name)))
+        self._out.append(self._events.step_started(well_formed(name)))
         return True
 
     def step_finished(self, name: str) -> None:
         """STEP_FINISHED of an open step."""
         if name in self._steps and not self.finished:
             self._steps.remove(name)
-            self._out.append(self._events.step_finished(_well_formed(name)))
+            self._out.append(self._events.step_finished(well_formed(name)))
 
     def custom(self, name: str, value: Any) -> None:
         """CUSTOM; the value is JSON."""
         if not self.finished:
-            self._out.append(self._events.custom(name, value))
+            self._out.append(self._events.custom(well_formed(name), value))
 
 
 def is_well_formed(text: str) -> bool:
     """No half of a surrogate pair is in the text: it can be written as UTF-8."""
-    return text.isascii() or _well_formed(text) is text
+    return text.isascii() or well_formed(text) is text
 
 
-def _well_formed(text: str) -> str:
+def well_formed(text: str) -> str:
     """The text with surrogate pairs joined and lone surrogates replaced: it can be written as UTF-8."""
     if text.isascii():
         return text
@@ -605,4 +629,4 @@ def _well_formed(text: str) -> str:
 
 def _at_least_1_0(version: str | None) -> bool:
     major = (version or "").partition(".")[0]
-    return major.isdecimal() and int(major) >= 1
+    return major.isascii() and major.isdecimal() and major.strip("0") != ""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from ag_ui.core import BaseEvent, RunAgentInput
+from pydantic_core import PydanticSerializationError
 
 from dragent_stream.errors import ConversionError
 from dragent_stream.events import EventWriter, ModelEvents, WireEvents
@@ -42,7 +43,7 @@ def stream_agui_run(
         RUN_STARTED, the events of the chunks, and RUN_FINISHED or RUN_ERROR.
 
     Raises:
-        ConversionError: `run_input` is of another type.
+        ConversionError: `run_input` is no run input.
     """
     return stream_run(chunks, ledger_for(run_input, ModelEvents(), options))
 
@@ -91,18 +92,21 @@ def ledger_for(
         options: The request's frontend tools are added to theirs.
 
     Raises:
-        ConversionError: `run_input` is of another type.
+        ConversionError: `run_input` is of another type, or its messages or tools are no lists of objects.
     """
     options = options or ConverterOptions()
     if run_input is None:
         return RunLedger(events, options=options)
     if isinstance(run_input, RunAgentInput):
-        fields: Mapping[str, Any] = run_input.model_dump(by_alias=True)
+        try:
+            fields: Mapping[str, Any] = run_input.model_dump(by_alias=True, warnings=False)
+        except PydanticSerializationError as exc:
+            raise ConversionError(f"run_input cannot be read: {exc}") from exc
     elif isinstance(run_input, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         fields = run_input
     else:
         raise ConversionError(f"run_input must be a RunAgentInput or a mapping, not {type(run_input).__name__}")
-    tools = frozenset(str(tool["name"]) for tool in fields.get("tools") or () if tool.get("name"))
+    tools = frozenset(str(tool["name"]) for tool in _objects(fields, "tools") if tool.get("name"))
     if tools:
         options = replace(options, frontend_tools=options.frontend_tools | tools)
     version = fields.get("protocolVersion")
@@ -112,14 +116,19 @@ def ledger_for(
         thread_id=str(fields.get("threadId") or ""),
         run_id=str(fields.get("runId") or ""),
         protocol_version=version if isinstance(version, str) else None,
-        used_call_ids=_call_ids(fields.get("messages") or ()),
+        used_call_ids={
+            str(call["id"])
+            for message in _objects(fields, "messages")
+            for call in _objects(message, "toolCalls")
+            if call.get("id")
+        },
     )
 
 
-def _call_ids(messages: Any) -> set[str]:
-    return {
-        str(call["id"])
-        for message in cast("list[Mapping[str, Any]]", messages)
-        for call in message.get("toolCalls") or ()
-        if call.get("id")
-    }
+def _objects(fields: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
+    """The list of objects under a key; empty where there is none."""
+    value = fields.get(key) or ()
+    items = cast("Sequence[object]", value)
+    if not (isinstance(value, list | tuple) and all(isinstance(item, Mapping) for item in items)):
+        raise ConversionError(f"{key} of the run input must be a list of objects")
+    return cast("Sequence[Mapping[str, Any]]", items)

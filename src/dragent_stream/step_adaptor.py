@@ -27,16 +27,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
-from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
+from pydantic_core import to_json, to_jsonable_python
 
+from dragent_stream.chunks import json_text
 from dragent_stream.errors import ConversionError
 from dragent_stream.fields import Fields, fields_of
-from dragent_stream.ledger import OpenMessage, RunLedger
+from dragent_stream.ledger import OpenMessage, RunLedger, well_formed
 from dragent_stream.options import ConverterOptions
 from dragent_stream.tool_calls import ToolCall
 from dragent_stream.usage import read_usage
 
-__all__ = ["AgentStep", "StepConverter", "json_text"]
+__all__ = ["AgentStep", "StepConverter"]
 
 logger = logging.getLogger("dragent_stream")
 
@@ -200,7 +201,7 @@ class StepConverter(Generic[E]):
             self.ledger.end_turn()
         usage = _fields(_fields(step.payload.get("usage_info")).get("token_usage"))
         if counts := read_usage(usage):
-            self.ledger.usage.from_step(counts, model=step.name, nested=step.nested)
+            self.ledger.usage.from_step(counts, model=well_formed(step.name), nested=step.nested)
 
     def _write(self, step: _Step, call: _ModelCall[E], text: str) -> None:
         if not text or (step.nested and self.ledger.options.nested == "hide"):
@@ -302,27 +303,20 @@ class StepConverter(Generic[E]):
         self.ledger.custom(name, {key: item for key, item in value.items() if item is not None})
 
 
-def json_text(value: object) -> str:
-    """A tool's input or output as text: a string as it is, anything else as strict JSON.
-
-    NaN becomes null, bytes base64, sets lists, dates ISO 8601, models their fields, what nobody knows its `str()`.
-    """
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    try:
-        return to_json(
-            value, inf_nan_mode="null", bytes_mode="base64", serialize_unknown=True, by_alias=True, fallback=str
-        ).decode()
-    except PydanticSerializationError:
-        return json.dumps(value, default=str, skipkeys=True)  # lone surrogates: escaped here, replaced by the ledger
-
-
 def _jsonable(value: Any) -> dict[str, Any]:
-    return to_jsonable_python(
-        dict(value), inf_nan_mode="strings", bytes_mode="base64", serialize_unknown=True, by_alias=True, fallback=str
-    )
+    try:
+        found = to_jsonable_python(
+            dict(value),
+            inf_nan_mode="strings",
+            bytes_mode="base64",
+            serialize_unknown=True,
+            by_alias=True,
+            fallback=str,
+        )
+        to_json(found)
+        return found
+    except ValueError:  # lone surrogates
+        return json.loads(well_formed(json.dumps(dict(value), default=str, skipkeys=True, ensure_ascii=False)))
 
 
 def _fields(value: object) -> Fields:

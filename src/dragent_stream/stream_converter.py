@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from ag_ui.core import BaseEvent
 
 from dragent_stream.chunks import Chunk, ChunkReader
-from dragent_stream.errors import ConversionError
-from dragent_stream.ledger import RunLedger, is_well_formed
+from dragent_stream.errors import ConversionError, UpstreamError
+from dragent_stream.ledger import RunLedger, is_well_formed, well_formed
 from dragent_stream.options import ConverterOptions
 from dragent_stream.plain_chunks import plain_delta
 from dragent_stream.response import DRAgentEventResponse
@@ -111,12 +111,14 @@ class ChunkConverter(Generic[E]):
         if self._think and not ledger.finished:
             self._speak(self._think.flush())
         events = ledger.drain()
-        return events + ledger.fail_run(error_text(exc, ledger.options), getattr(exc, "code", None) or "STREAM_ERROR")
+        # A foreign exception's `code` may be anything: an HTTP status, a close code, a method.
+        code = exc.code if isinstance(exc, UpstreamError) else "STREAM_ERROR"
+        return events + ledger.fail_run(error_text(exc, ledger.options), code)
 
     def _act(self, record: Chunk) -> None:
         ledger = self.ledger
         ledger.chunk_id = record.id
-        self.model = record.model or self.model
+        self.model = well_formed(record.model) or self.model
         if record.reasoning:
             ledger.reasoning(record.reasoning)
         for value in record.encrypted:
@@ -134,7 +136,8 @@ class ChunkConverter(Generic[E]):
             ledger.keep(ledger.tool_result(*record.tool_result))
         if record.usage:
             self.usage = record.usage
-            ledger.usage.from_chunk(record.usage, provider=record.provider, model=self.model, adds=record.usage_adds)
+            provider = well_formed(record.provider)
+            ledger.usage.from_chunk(record.usage, provider=provider, model=self.model, adds=record.usage_adds)
         if record.error:
             ledger.keep(self.fail(record.error))
         elif record.finish:
@@ -191,7 +194,10 @@ def error_text(exc: BaseException, options: ConverterOptions) -> str:
     """What RUN_ERROR says of an exception; never empty (a dropped connection often has no text)."""
     if options.public_error is not None:
         return options.public_error(exc)
-    return str(exc) or type(exc).__name__
+    try:
+        return str(exc) or type(exc).__name__
+    except Exception:
+        return type(exc).__name__  # its __str__ fails
 
 
 async def convert_chunks_to_agui_events(

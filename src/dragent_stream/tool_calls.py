@@ -8,7 +8,9 @@ Neither index nor id identifies a call: providers omit, repeat, change and reuse
    until its name comes, where they are complete;
 4. a fragment with neither id nor name on an unknown index continues the unfinished call;
 5. a name on a call whose arguments are complete starts the next call, if what follows is not the same arguments again:
-   a delivery repeated word for word is dropped, any other text is passed on.
+   a delivery repeated word for word is dropped, any other text is passed on;
+6. `{}` that comes whole may stand for arguments that are still to come: a value after it, under the call's own id or
+   none, takes its place (unslothai/unsloth#10275, veryfront/veryfront-code#982).
 
 The name of a call may come late, in pieces, or again with every delta. Blank ids and names count as absent.
 Sources: vercel/ai `streaming-tool-call-tracker`, BerriAI/litellm#16194, ai-dynamo/dynamo#4723, sgl-project/sglang#38198.
@@ -47,6 +49,7 @@ class ToolCall:
         ids: Every id the provider gave it; `provider_id` is the first.
         name: The tool's name; empty until it is known.
         parts: The argument fragments, as they came.
+        blank: No argument text has come, but for white space.
         closed: The arguments are one complete JSON value.
     """
 
@@ -55,6 +58,7 @@ class ToolCall:
         "_escaped",
         "_in_string",
         "answered",
+        "blank",
         "closed",
         "echo",
         "frontend",
@@ -67,6 +71,7 @@ class ToolCall:
         "renamed",
         "running",
         "signature",
+        "signed",
         "state",
         "wire_id",
         "writer",
@@ -77,12 +82,8 @@ class ToolCall:
         self.provider_id = call_id
         self.ids = {call_id} if call_id else set[str]()
         self.name = name
-        self.parts: list[str] = []
-        self.closed = False
         self.signature = ""
-        self._depth = 0
-        self._in_string = False
-        self._escaped = False
+        self.start_over()
         self.echo = ""  # what came after complete arguments and may be the same arguments again
         self.renamed: ToolCallDelta | None = None  # a name that came after complete arguments
         # The ledger's part.
@@ -92,7 +93,17 @@ class ToolCall:
         self.running = False
         self.answered = False
         self.held_result: str | None = None
+        self.signed = ""
         self.writer: Any = None
+
+    def start_over(self) -> None:
+        """Forget the arguments: what has come was not them."""
+        self.parts: list[str] = []
+        self.blank = True
+        self.closed = False
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False
 
     @property
     def arguments(self) -> str:
@@ -102,9 +113,9 @@ class ToolCall:
         return self.parts[0] if self.parts else ""
 
     @property
-    def blank(self) -> bool:
-        """No argument text has come."""
-        return not self.parts
+    def placeholder(self) -> bool:
+        """All that has come is an empty object in one piece; the arguments may follow it."""
+        return self.closed and len(self.parts) == 1 and self.parts[0].strip() == "{}"
 
     @property
     def complete(self) -> bool:
@@ -114,6 +125,8 @@ class ToolCall:
     def append(self, text: str) -> None:
         """Take one fragment; linear in its length."""
         self.parts.append(text)
+        if self.blank:
+            self.blank = text.isspace()
         if self.closed or (self._in_string and not self._escaped and '"' not in text and "\\" not in text):
             return
         at, end = 0, len(text)
@@ -263,6 +276,7 @@ class TurnCalls:
         return next((call for call in reversed(self.calls) if not call.complete), None)
 
     def _after_complete(self, call: ToolCall, delta: ToolCallDelta) -> tuple[ToolCall, str] | None:
+        own = delta.id in call.ids if delta.id else not delta.name
         if delta.id:
             call.ids.add(delta.id)
         if delta.signature:
@@ -274,7 +288,7 @@ class TurnCalls:
         text = call.echo + delta.arguments
         call.echo = ""
         if not text:
-            return None
+            return (call, "") if delta.signature else None
         whole = call.arguments
         if text == whole or _same_value(text, whole):
             call.renamed = None
@@ -283,6 +297,10 @@ class TurnCalls:
         if whole.startswith(text) and not text.isspace():
             call.echo = text
             return None
+        if own and call.placeholder and call.state is CallState.HELD and _opens_value(text):
+            call.start_over()
+            call.renamed = None
+            return call, text
         renamed = call.renamed
         if renamed is not None and _opens_value(text):
             call.renamed = None

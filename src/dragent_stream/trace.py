@@ -53,6 +53,7 @@ Kind = Literal["chunk", "step", "error", "closed", "end", "cut"]
 Problem = Callable[[TraceFormatError], None]
 
 _KINDS: tuple[Kind, ...] = ("chunk", "step", "error", "closed", "end")
+_MAX_SECONDS = 1e9  # what is no time: NaN, infinity, an integer that is no float
 _SSE_STARTS = (b"data", b":", b"event", b"id", b"retry", b"error")
 
 
@@ -172,12 +173,17 @@ def read_trace(
 
 def _read(source: Iterable[str | bytes], name: str, problem: Problem) -> Iterator[TraceRecord]:
     pieces = _bytes(source)
+    blank: list[bytes] = []  # pieces before the first word; joined once, however many they are
     head = b""
     for piece in pieces:
         head = (head + piece).removeprefix(b"\xef\xbb\xbf")
-        if len(head.lstrip()) > 5 or b"\n" in head.strip(b" \t\r\n"):
+        if head.isspace():
+            blank.append(head)
+            head = b""
+        elif len(head.lstrip()) > 5 or b"\n" in head.strip(b" \t\r\n"):
             break
     start = head.lstrip()
+    head = b"".join((*blank, head))
     if not start:
         raise TraceFormatError("is empty", source=name, remedy="record a run with: dragent-stream record")
     if start.startswith(b"{"):
@@ -271,7 +277,8 @@ def _read_lines(lines: Iterator[bytes], name: str, problem: Problem) -> Iterator
         elif kind is None:
             yield TraceRecord(number, None, "chunk", record)
         else:
-            yield TraceRecord(number, float(t) if isinstance(t, int | float) else None, kind, record[kind])
+            seconds = float(t) if isinstance(t, int | float) and abs(t) < _MAX_SECONDS else None
+            yield TraceRecord(number, seconds, kind, record[kind])
     if broken is not None:
         problem(
             TraceFormatError("breaks off here", source=name, line=broken.line, remedy="the recording was cut short")
