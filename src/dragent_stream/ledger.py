@@ -104,6 +104,32 @@ class RunLedger(Generic[E]):
         dropped: Tool-call deltas that belonged nowhere: repeated deliveries, fragments of calls without a name.
     """
 
+    __slots__ = (
+        "_calls",
+        "_chunks_over",
+        "_events",
+        "_new_id",
+        "_out",
+        "_side",
+        "_speaks_1_0",
+        "_started",
+        "_steps",
+        "_turn",
+        "_used_call_ids",
+        "_workflow_over",
+        "chunk_id",
+        "chunks_seen",
+        "dropped",
+        "exact_results",
+        "finished",
+        "hot_text",
+        "options",
+        "run_id",
+        "steps_seen",
+        "thread_id",
+        "usage",
+    )
+
     def __init__(
         self,
         events: EventWriter[E] | None = None,
