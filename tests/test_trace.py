@@ -128,6 +128,12 @@ def test_what_is_no_trace_is_told_so(lines: list[str], message: str) -> None:
         list(convert_trace(lines))
 
 
+def test_what_is_no_trace_begins_no_run() -> None:
+    events = convert_trace(["hello world"])
+    with pytest.raises(TraceFormatError):
+        next(events)
+
+
 def test_a_missing_file_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(TraceFormatError, match=r"none\.jsonl: cannot be read: No such file"):
         list(convert_trace(tmp_path / "none.jsonl"))

@@ -20,6 +20,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, TypeVar, cast
@@ -410,9 +411,11 @@ def convert_trace(
     ledger = RunLedger(WireEvents(), options=options, thread_id=thread_id, run_id=run_id)
     converter = ChunkConverter(ledger)
     problems: list[TraceFormatError] = []
+    records = read_trace(lines, name=name, on_problem=on_problem or problems.append)
+    first = next(records, None)  # what is no trace at all begins no run
     if run:
         yield from _wire_json(ledger.start_run())
-    for record in read_trace(lines, name=name, on_problem=on_problem or problems.append):
+    for record in chain([first] if first else [], records):
         yield from _wire_json(feed_record(converter, record))
         if ledger.finished:
             break
