@@ -98,7 +98,7 @@ def growth(rounds: int, sizes: Sequence[int] = SIZES) -> dict[str, tuple[float, 
 
 def memory() -> dict[str, float]:
     """Bytes per open stream, by row."""
-    chunks = {"open": workloads.text(400)}
+    chunks = {"open": workloads.text(4_000)}
     rows = floor.rows(chunks) | ours.rows(chunks)
     with asyncio.Runner() as runner:
         return {row: runner.run(open_stream_bytes(runs[("open", "encode")])) for row, runs in rows.items()}

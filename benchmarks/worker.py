@@ -60,7 +60,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     driver = importlib.import_module(f"drivers.{sys.argv[1]}")
     chunks = {name: make() for name, make in workloads.STREAMS.items()}
-    chunks["open"] = workloads.text(400)
+    chunks["open"] = workloads.text(4_000)
     rows: dict[str, Runs] = driver.rows(chunks)
     counts = {name: len(items) for name, items in chunks.items()}
 

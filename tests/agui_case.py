@@ -19,7 +19,6 @@ from ag_ui.encoder import EventEncoder
 from dragent_stream.events import EventWriter, ModelEvents, WireEvents
 from dragent_stream.ledger import RunLedger
 from dragent_stream.options import ConverterOptions
-from dragent_stream.sse import ChatSSEDecoder
 from dragent_stream.step_adaptor import AgentStep
 from dragent_stream.stream_converter import ChunkConverter
 from dragent_stream.trace import convert_trace
@@ -70,11 +69,9 @@ def typed(value: Any) -> Any:
 
 
 def feed_of(case: dict[str, Any]) -> list[Any]:
-    """The case's input as one list of what arrives: chunks, AgentSteps, exceptions."""
+    """The case's input as one list of what arrives: chunks, reads of an SSE body, AgentSteps, exceptions."""
     if "sse" in case:
-        decoder = ChatSSEDecoder()
-        reads = [base64.b64decode(read) for read in case["sse"]["reads_b64"]]
-        return [chunk for read in reads for chunk in decoder.feed(read)] + decoder.flush()
+        return [base64.b64decode(read) for read in case["sse"]["reads_b64"]]
     if "steps" in case:
         return [AgentStep(typed(step)) for step in case["steps"]]
     if "feed" in case:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import itertools
+import json
 import time
 from typing import Any
 
@@ -33,11 +35,20 @@ from dragent_stream.step_adaptor import StepConverter
 from dragent_stream.stream_converter import ChunkConverter, convert_chunks_to_agui_events
 
 CONVERTED = load_cases("chunks", "steps", "feed", "sse")
+
+
+def _is_object(chunk: Any) -> bool:
+    try:
+        return isinstance(chunk, dict) and json.loads(json.dumps(chunk, allow_nan=False)) == chunk
+    except ValueError:
+        return False
+
+
 CHUNKED = [case for case in load_cases("chunks") if "repeat" not in case]
 UPSTREAMS = load_cases("upstream")
 
 
-@pytest.mark.parametrize("case", [case for case in CONVERTED if case["id"] != "112"], ids=case_id)
+@pytest.mark.parametrize("case", CONVERTED, ids=case_id)
 def test_a_case_comes_out_as_expected_through_both_writers(case: dict[str, Any]) -> None:
     started = time.process_time()
     events = both_writers(case)
@@ -88,6 +99,19 @@ def test_any_split_of_a_case_gives_the_same_run(case: dict[str, Any], data: st.D
     ]
     assert list(texts(split, "REASONING_MESSAGE").values()) == list(texts(whole, "REASONING_MESSAGE").values())
     assert order_of(split) == order_of(whole)
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=10)
+@pytest.mark.parametrize("case", [case for case in CHUNKED if all(map(_is_object, feed_of(case)))], ids=case_id)
+def test_a_case_as_sse_body_gives_the_same_run_however_it_is_cut(case: dict[str, Any], data: st.DataObject) -> None:
+    separators = data.draw(st.sampled_from([(",", ":"), (", ", ": ")]))
+    ascii_only = data.draw(st.booleans())
+    frames = [json.dumps(chunk, separators=separators, ensure_ascii=ascii_only) for chunk in feed_of(case)]
+    body = "".join(f"data: {frame}\n\n" for frame in [*frames, "[DONE]"]).encode("utf-8", "backslashreplace")
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=8)))
+    reads = [body[a:b] for a, b in itertools.pairwise([0, *cuts, len(body)])]
+    assert both_writers(case, reads) == both_writers(case)
 
 
 def _cut(chunk: Any, data: st.DataObject) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The glance and the full read agree: what `plain_delta` takes, `ChunkReader` reads to the same effect."""
+"""The glance and the full read agree: what `Glance` takes, `ChunkReader` reads to the same effect."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +10,7 @@ from openai.types.chat import ChatCompletionChunk
 from pydantic import BaseModel
 
 from dragent_stream.chunks import Chunk, ChunkReader, ToolCallDelta
-from dragent_stream.plain_chunks import plain_delta
+from dragent_stream.plain_chunks import TEXT, THOUGHT, Glance
 
 maybe = st.sampled_from
 texts = maybe([None, "", "so", "é\n", 7, ["part"], "stop"])
@@ -36,6 +36,7 @@ deltas = st.fixed_dictionaries(
         "content": texts,
         "refusal": maybe([None, "no"]),
         "reasoning_content": maybe([None, "hm"]),
+        "reasoning": maybe([None, "", "so"]),
         "tool_calls": st.none() | calls,
         "function_call": maybe([None, {"name": "add", "arguments": "{}"}]),
     },
@@ -53,18 +54,36 @@ chunks = st.fixed_dictionaries(
 )
 
 
+class Everything(dict[str | int, Any]):
+    """Offers a writer for whatever may go on; each gives what it was offered for, and the text."""
+
+    def __missing__(self, kind: str | int) -> Any:
+        if isinstance(kind, str) and kind != TEXT and kind not in THOUGHT:
+            raise KeyError(kind)
+        return lambda text: (kind, text)
+
+
+def glance(chunk: Any) -> Any:
+    looking = Glance(Everything())
+    looking.choice_index = 0
+    return looking.event(chunk)
+
+
 @given(chunks)
 def test_what_is_taken_at_a_glance_is_what_the_full_read_finds(chunk):
-    plain = plain_delta(chunk, 0)
+    plain = glance(chunk)
 
-    reader = ChunkReader()
-    reader.choice_index = 0
-    read = reader.read(chunk)
-    if isinstance(plain, str):
-        assert read == Chunk(id=chunk.get("id", ""), text=plain)
-    elif plain is not None:
-        index, arguments = plain
-        assert read == Chunk(id=chunk.get("id", ""), tool_calls=[ToolCallDelta(index, "", "", arguments)])
+    if plain is not None:
+        reader = ChunkReader()
+        reader.choice_index = 0
+        kind, text = plain
+        brings = {
+            "content": {"text": text},
+            "reasoning_content": {"reasoning": text},
+            "reasoning": {"reasoning": text},
+        }.get(kind) or {"tool_calls": [ToolCallDelta(kind, "", "", text)]}
+        assert text
+        assert reader.read(chunk) == Chunk(id=chunk.get("id", ""), **brings)
 
 
 def _chunk(delta, **fields):
@@ -74,9 +93,11 @@ def _chunk(delta, **fields):
 
 FRAGMENT = {"tool_calls": [{"index": 3, "function": {"arguments": '{"a":'}}]}
 PLAIN = [
-    (_chunk({"content": "so"}), "so"),
-    (_chunk({"role": "assistant", "content": "so", "tool_calls": None}), "so"),
-    (_chunk({"content": "so", "reasoning_content": None}, usage=None), "so"),
+    (_chunk({"content": "so"}), ("content", "so")),
+    (_chunk({"role": "assistant", "content": "so", "tool_calls": None}), ("content", "so")),
+    (_chunk({"content": "so", "reasoning_content": None}, usage=None), ("content", "so")),
+    (_chunk({"role": "assistant", "content": "", "reasoning": "hm"}), ("reasoning", "hm")),
+    (_chunk({"reasoning_content": "hm"}), ("reasoning_content", "hm")),
     (_chunk(FRAGMENT), (3, '{"a":')),
     (_chunk({"role": "assistant", "content": None, **FRAGMENT}), (3, '{"a":')),
 ]
@@ -84,8 +105,8 @@ PLAIN = [
 
 @pytest.mark.parametrize(("chunk", "brings"), PLAIN)
 def test_the_ordinary_chunk_is_taken_as_mapping_and_as_object(chunk, brings):
-    assert plain_delta(chunk, 0) == brings
-    assert plain_delta(ChatCompletionChunk.model_validate(chunk), 0) == brings
+    assert glance(chunk) == brings
+    assert glance(ChatCompletionChunk.model_validate(chunk)) == brings
 
 
 @pytest.mark.parametrize(
@@ -103,9 +124,9 @@ def test_the_ordinary_chunk_is_taken_as_mapping_and_as_object(chunk, brings):
     ],
 )
 def test_the_unusual_chunk_is_left_to_the_full_read(chunk):
-    assert plain_delta(chunk, 0) is None
+    assert glance(chunk) is None
     if isinstance(chunk, dict) and chunk.get("choices"):
-        assert plain_delta(ChatCompletionChunk.model_validate(chunk), 0) is None
+        assert glance(ChatCompletionChunk.model_validate(chunk)) is None
 
 
 def one_choice(delta: Any, **more: Any) -> dict[str, Any]:
@@ -114,9 +135,6 @@ def one_choice(delta: Any, **more: Any) -> dict[str, Any]:
 
 def read_in_full(chunk: Any) -> Any:
     return ChunkReader().read(chunk)
-
-
-TEXT = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 
 
 class Delta(BaseModel):
@@ -146,7 +164,7 @@ class NatLikeChunk(BaseModel):
     ],
 )
 def test_plain_text_is_seen_at_a_glance(chunk: Any) -> None:
-    assert plain_delta(chunk, 0) == "Hi" == read_in_full(chunk).text
+    assert glance(chunk) == ("content", read_in_full(chunk).text) == ("content", "Hi")
 
 
 @pytest.mark.parametrize(
@@ -168,4 +186,4 @@ def test_plain_text_is_seen_at_a_glance(chunk: Any) -> None:
     ],
 )
 def test_whatever_is_unusual_is_read_in_full(chunk: Any) -> None:
-    assert plain_delta(chunk, 0) is None
+    assert glance(chunk) is None

@@ -16,7 +16,14 @@ from agui_case import both_writers, calls, convert, counted_ids, order_of, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragent_stream import AgentStep, ChunkConverter, ConversionError, ConverterOptions, RunLedger, stream_agui_sse
+from dragent_stream import (
+    AgentStep,
+    ChunkConverter,
+    ConversionError,
+    ConverterOptions,
+    RunLedger,
+    stream_agui_sse,
+)
 from dragent_stream.check import check_events
 from dragent_stream.events import ModelEvents, WireEvents
 from dragent_stream.stream_converter import convert_chunks_to_agui_events

@@ -43,8 +43,8 @@ def rows(chunks):
         objects[(name, "encode")] = lambda found=found: stream_agui_sse(stream(found))
         dicts[(name, "convert")] = lambda items=items: stream_agui_run(stream(items))
         dicts[(name, "encode")] = lambda items=items: stream_agui_sse(stream(items))
-        frames[(name, "encode")] = lambda whole=whole: stream_agui_sse(chunks_of(whole))
-        cut[(name, "encode")] = lambda parts=parts: stream_agui_sse(chunks_of(parts))
+        frames[(name, "encode")] = lambda whole=whole: stream_agui_sse(stream(whole))
+        cut[(name, "encode")] = lambda parts=parts: stream_agui_sse(stream(parts))
     return {
         "ours: NAT objects in, ag_ui batches, get_stream_data()": objects_out,
         "ours: NAT objects in, ag_ui events, event_json()": events_out,

@@ -36,6 +36,8 @@ from ag_ui.core import (
     ToolCallStartEvent,
 )
 
+from dragent_stream.unvalidated import unvalidated
+
 __all__ = ["PROTOCOL_VERSION", "EventWriter", "ModelEvents", "WireEvents"]
 
 PROTOCOL_VERSION = "1.0"
@@ -44,11 +46,9 @@ PROTOCOL_VERSION = "1.0"
 E = TypeVar("E")
 Json = Mapping[str, Any]
 
-_set = object.__setattr__
-
 
 class EventWriter(ABC, Generic[E]):
-    """Makes one event per call. The `*_writer` methods fix an id once and return what writes each of its deltas."""
+    """Makes one event per call, never None. The `*_writer` methods fix an id once and return what writes its deltas."""
 
     def run_started(self, thread_id: str, run_id: str) -> E:
         """RUN_STARTED, with the protocol version of this producer."""
@@ -181,13 +181,7 @@ def _delta_model(model: type[BaseEvent], **fields: str) -> Callable[[str], BaseE
     values, fields_set, extra = first.__dict__, first.__pydantic_fields_set__, first.__pydantic_extra__
 
     def write(delta: str) -> BaseEvent:
-        # What pydantic's own `__copy__` sets, past its `__setattr__`.
-        event = model.__new__(model)
-        _set(event, "__dict__", {**values, "delta": delta})
-        _set(event, "__pydantic_fields_set__", fields_set.copy())
-        _set(event, "__pydantic_extra__", extra if extra is None else {})
-        _set(event, "__pydantic_private__", None)
-        return event
+        return unvalidated(model, {**values, "delta": delta}, fields_set, None if extra is None else {})
 
     return write
 
@@ -216,4 +210,4 @@ class WireEvents(EventWriter[bytes]):
 
 def _delta_writer(event: str, id_field: str, entity_id: str) -> Callable[[str], bytes]:
     head = f'data: {{"type":"{event}","{id_field}":{quote(entity_id)},"delta":'
-    return lambda delta: (head + quote(delta) + "}\n\n").encode()
+    return lambda delta: f"{head}{quote(delta)}}}\n\n".encode()

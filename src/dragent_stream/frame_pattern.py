@@ -1,67 +1,171 @@
 """Read a frame that differs from an earlier one only in its text, without parsing the rest again.
 
-A model's server sends the same frame for every token but for the string of `delta.content`. With a hole in the place of
-that string a frame is a pattern: a later one that begins and ends alike, and has a JSON string in between, is the same
-JSON but for this string. Anything else is no match and is parsed.
+A model's server sends the same frame for every token but for one string: `delta.content`, a thought, or the arguments of
+a call. With a hole in the place of that string a frame is a pattern: a later one that begins and ends alike, and has a
+JSON string in between, is the same JSON but for this string. Whether the frame is a plain chunk is asked once, of
+`Glance` with a probe in the hole. Anything else is no match and is parsed.
 """
 
 from __future__ import annotations
 
+import json.decoder
 import re
-from typing import Any, cast
+from collections.abc import Callable
+from typing import TypeVar
 
 from pydantic_core import from_json
 
-__all__ = ["FramePattern"]
+from dragent_stream.plain_chunks import Glance, Writers
+from dragent_stream.well_formed import is_well_formed
 
-_CONTENT = re.compile(r'(?<!\\)"content": ?"((?:[^"\\]|\\.)*)"')
+__all__ = ["FramePatterns"]
+
+E = TypeVar("E")
+
+# (the string, where it ends) of a JSON string that begins behind its opening mark; ValueError where there is none.
+_scan: Callable[[str, int], tuple[str, int]] = json.decoder.scanstring  # pyright: ignore
+
+_HOLE = re.compile(r'(?<!\\)("(?:content|reasoning_content|reasoning|arguments)": ?")((?:[^"\\]|\\.)+)"')
 _PROBE = "probe"
 _PATIENCE = 8
+_MOST = 256  # patterns of one stream; parallel calls have one each
 
 
-class FramePattern:
-    """The pattern of the frames of one stream.
+class _Pattern:
+    """One frame with a hole.
+
+    Attributes:
+        kind: What fills the hole, by its name in `Writers`.
+        next: The pattern of the frame that followed the last one of this pattern; parallel calls take turns.
+        on: From the end of the hole to the beginning of the next one, if that pattern follows again.
+    """
+
+    __slots__ = ("head", "head_size", "kind", "next", "on", "on_size", "tail", "tail_size")
+
+    def __init__(self, head: str, kind: str | int, tail: str) -> None:
+        self.head, self.head_size = head, len(head)
+        self.kind = kind
+        self.tail, self.tail_size = tail, len(tail)
+        self.lead_to(self)
+
+    def lead_to(self, following: _Pattern) -> None:
+        """Expect this pattern next."""
+        self.next = following
+        self.on = self.tail + following.head
+        self.on_size = len(self.on)
+
+
+class FramePatterns:
+    """The patterns of the frames of one stream.
 
     A stream whose frames differ elsewhere too (a time, padding against traffic analysis) is given up after a few tries.
     """
 
-    __slots__ = ("_choice", "_chunk", "_delta", "_head", "_misses", "_tail")
+    __slots__ = ("_choice_index", "_last", "_learned", "_longest", "_marks", "_misses", "_patterns")
 
     def __init__(self) -> None:
-        self._head = ""
-        self._tail = ""
+        self._patterns: dict[str, _Pattern] = {}  # by head
+        self._last: _Pattern | None = None
+        self._marks: tuple[str, ...] = ()  # what the heads end with
+        self._longest = 0
+        self._choice_index: int | None = None
+        self._learned = set[str | int]()
         self._misses = 0
-        self._chunk: dict[str, Any] = {}
-        self._choice: dict[str, Any] = {}
-        self._delta: dict[str, Any] = {}
 
-    def read(self, data: str) -> dict[str, Any] | None:
-        """The chunk of a frame that matches, else None."""
-        if not (self._head and data.startswith(self._head) and data.endswith(self._tail)):
-            return None
+    @property
+    def hopeless(self) -> bool:
+        """No further frame will be learned."""
+        return self._misses > _PATIENCE
+
+    def take(self, text: str, at: int, writers: Writers[E], events: list[E]) -> int:
+        """Write the events of the frames that match, up to the first one that does not, or that may not go on.
+
+        Args:
+            text: Whole frames.
+            at: Where the first one to take begins.
+            writers: What writes the events.
+            events: Where they go.
+
+        Returns:
+            Where the frame that was left begins; the size of the text if none was.
+        """
+        pattern = self._last
+        if pattern is None:
+            return at
+        if not text.startswith(pattern.head, at):
+            pattern = self._at(text, at)
+        start = at
+        while pattern is not None:
+            begin = at + pattern.head_size
+            try:
+                delta, end = _scan(text, begin)
+            except ValueError:
+                break
+            end -= 1  # its closing mark belongs to the tail
+            expected = text.startswith(pattern.on, end)
+            if not (expected or text.startswith(pattern.tail, end)):
+                break
+            if not delta or pattern.kind not in writers or not (delta.isascii() or is_well_formed(delta)):
+                break
+            events.append(writers[pattern.kind](delta))
+            at = end + pattern.tail_size
+            self._last = pattern
+            if expected:
+                pattern = pattern.next
+            elif following := self._at(text, at):
+                pattern.lead_to(following)
+                pattern = following
+            else:
+                break
+        if at > start:
+            self._misses = 0
+        return at
+
+    def _at(self, text: str, at: int) -> _Pattern | None:
+        """The pattern of the frame that begins here, as far as its head tells."""
+        for mark in self._marks:
+            stop = text.find(mark, at, at + self._longest)
+            if stop >= 0 and (found := self._patterns.get(text[at : stop + len(mark)])):
+                return found
+        return None
+
+    def learn(self, frame: str, choice_index: int | None) -> None:
+        """Take a frame that had to be parsed as the pattern of later ones, if it can be one.
+
+        Args:
+            frame: `data: {…}`, in one line, and a blank line.
+            choice_index: The `index` of the choice that is followed.
+        """
+        if choice_index != self._choice_index or len(self._patterns) >= _MOST:
+            self._patterns.clear()
+            self._last = None
+            self._choice_index = choice_index
+        if self.hopeless or not (frame.startswith("data: {") and frame.endswith("\n\n") and frame.count("\n") == 2):
+            return
+        holes = list(_HOLE.finditer(frame))
+        if len(holes) != 1:
+            return
+        hole = holes[0]
+        head, tail = frame[: hole.start(2)], frame[hole.end(2) :]
         try:
-            text = from_json(data[len(self._head) - 1 : len(data) - len(self._tail) + 1])
+            chunk = from_json(head.removeprefix("data: ") + _PROBE + tail)
         except ValueError:
-            return None
-        if type(text) is not str:
-            return None
-        self._misses = 0
-        delta = {**self._delta, "content": text}
-        return {**self._chunk, "choices": [{**self._choice, "delta": delta}]}
+            return
+        glance = Glance(_Names())
+        glance.choice_index = choice_index
+        kind = glance.event(chunk)
+        if kind is None or kind in self._learned:
+            self._misses += 1
+        if kind is not None:
+            self._learned.add(kind)
+            self._last = self._patterns[head] = _Pattern(head, kind, tail)
+            self._longest = max(self._longest, len(head))
+            if hole[1] not in self._marks:
+                self._marks += (hole[1],)
 
-    def learn(self, data: str) -> None:
-        """Take a frame that was parsed, and did not match, as the pattern of the next ones, if it can be one."""
-        if self._misses > _PATIENCE or data.count('"content":') != 1 or not (found := _CONTENT.search(data)):
-            return
-        self._misses += 1
-        head, tail = data[: found.start(1)], data[found.end(1) :]
-        try:
-            chunk = from_json(head + _PROBE + tail)
-            (choice,) = chunk["choices"]
-            delta = choice["delta"]
-            fits = delta["content"] == _PROBE and not chunk.get("error") and chunk.get("object") != "error"
-        except (AttributeError, KeyError, TypeError, ValueError):
-            return
-        if fits:
-            self._head, self._tail = head, tail
-            self._chunk, self._choice, self._delta = (cast("dict[str, Any]", part) for part in (chunk, choice, delta))
+
+class _Names(Writers[str | int | None]):
+    """Offers a writer for everything; each gives its name for the probe, and nothing for other text."""
+
+    def __missing__(self, kind: str | int) -> Callable[[str], str | int | None]:
+        return lambda text: kind if text == _PROBE else None

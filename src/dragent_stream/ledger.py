@@ -24,14 +24,15 @@ from typing import Any, Generic, Literal, TypeVar, cast
 from dragent_stream.chunks import Finish, ToolCallDelta
 from dragent_stream.events import EventWriter, ModelEvents
 from dragent_stream.options import ConverterOptions
+from dragent_stream.plain_chunks import TEXT, THOUGHT, Writers
 from dragent_stream.tool_calls import CallState, ToolCall, TurnCalls
 from dragent_stream.usage import UsageTotals
+from dragent_stream.well_formed import well_formed
 
-__all__ = ["OpenMessage", "RunLedger", "is_well_formed", "well_formed"]
+__all__ = ["OpenMessage", "RunLedger"]
 
 E = TypeVar("E")
 
-_OPEN = CallState.OPEN  # looked up for each fragment
 _REPLACEMENT = "\ufffd"
 
 
@@ -96,7 +97,8 @@ class RunLedger(Generic[E]):
     Attributes:
         finished: A terminal event was written; nothing is written after it.
         exact_results: Results come from `tool_result` alone; the steps' ends give none.
-        hot_text: What writes the next text delta while nothing but a text message is open; else None.
+        hot: What may go on without a decision: the text or the thought of a turn that has no call yet, open calls by
+            their index. Whatever may change what comes next empties it.
         chunk_id: The id of the chunk being converted; tells two answers apart after a "stop".
         chunks_seen: The chunk path has delivered something, so it owns the text of the root agent.
         steps_seen: Steps arrive in this run, so results are to be expected.
@@ -122,7 +124,7 @@ class RunLedger(Generic[E]):
         "dropped",
         "exact_results",
         "finished",
-        "hot_text",
+        "hot",
         "options",
         "run_id",
         "steps_seen",
@@ -145,7 +147,7 @@ class RunLedger(Generic[E]):
         self.run_id = well_formed(run_id)
         self.finished = False
         self.exact_results = False
-        self.hot_text: Callable[[str], E] | None = None
+        self.hot: Writers[E] = {}
         self.chunk_id = ""
         self.chunks_seen = False
         self.steps_seen = False
@@ -252,7 +254,7 @@ class RunLedger(Generic[E]):
 
     def _end(self) -> None:
         self.finished = True
-        self.hot_text = None
+        self.hot.clear()
 
     def _close_for_error(self) -> None:
         turn = self._turn
@@ -285,19 +287,25 @@ class RunLedger(Generic[E]):
             message = turn.text = self.open_text(turn.message_id if own else self._new_id())
             self._own_encrypted(turn, "message", message.id)
         self.write(message, delta)
-        self.hot_text = None if turn.calls.calls or message.high else message.write
+        self._hold_only(turn, (TEXT,), message)
 
     def reasoning(self, delta: str) -> None:
         """A thought of the model. Open text stays open: one answer is one message."""
         if not delta or self.finished:
             return
         turn = self._speaking_turn()
-        self.hot_text = None
         if turn.reasoning is None:
             turn.reasoning = self.open_reasoning()
             turn.owner = None  # a thought is the best owner
             self._own_encrypted(turn, "message", turn.reasoning.id)
         self.write(turn.reasoning, delta)
+        self._hold_only(turn, THOUGHT, turn.reasoning)
+
+    def _hold_only(self, turn: _Turn[E], kinds: Iterable[str], message: OpenMessage[E]) -> None:
+        """Let this message go on without a decision, and nothing else."""
+        self.hot.clear()
+        if not (turn.calls.calls or message.high):
+            self.hot.update(dict.fromkeys(kinds, message.write))
 
     def encrypted(self, value: str) -> None:
         """Encrypted reasoning; it belongs to the turn's thought, else to its first text or call, which may yet come."""
@@ -319,7 +327,6 @@ class RunLedger(Generic[E]):
         if self.finished:
             return
         turn = self._calling_turn()
-        self.hot_text = None
         known = len(turn.calls.calls)
         dropped = turn.calls.dropped
         placed = turn.calls.place(delta)
@@ -328,25 +335,32 @@ class RunLedger(Generic[E]):
             return
         call, text = placed
         if len(turn.calls.calls) > known:
+            self.hot.clear()
             self._show_announced(turn, before=call)
             self._calls.append(call)
             if taken := turn.calls.taken(call):
                 self._end_call(taken)
         self._take(call, text)
+        self._hold_call(turn, call)
 
-    def more_arguments(self, index: int, text: str) -> list[E] | None:
-        """TOOL_CALL_ARGS for the open call of this index; None where the fragment needs the care of `tool_call`."""
-        turn = self._turn
-        if turn is None or turn.over or turn.stopped or not text:
-            return None
-        call = turn.calls.by_index.get(index)
-        if call is None or call.state is not _OPEN or call.closed or call.held_result is not None:
-            return None
-        writer: OpenMessage[E] = call.writer
-        if writer.high or not (text.isascii() or is_well_formed(text)):
-            return None
-        call.append(text)
-        return [writer.write(text)]
+    def _hold_call(self, turn: _Turn[E], call: ToolCall) -> None:
+        """Let this call go on without a decision as long as its arguments are open."""
+        index, writer, hot = call.index, call.writer, self.hot
+        if index is None or turn.calls.by_index.get(index) is not call or call.state is not CallState.OPEN:
+            return
+        if call.closed or call.held_result is not None or writer.high:
+            hot.pop(index, None)
+            return
+        if index in hot:
+            return
+
+        def write(text: str) -> E:
+            call.append(text)
+            if call.closed:
+                hot.pop(index, None)
+            return writer.write(text)
+
+        hot[index] = write
 
     def finish_answer(self, reason: Finish) -> None:
         """The model said why it stopped."""
@@ -364,7 +378,7 @@ class RunLedger(Generic[E]):
                 if call.complete or call.blank:
                     self._end_call(call)
             turn.stopped, turn.finish_id = True, self.chunk_id
-            self.hot_text = None
+            self.hot.clear()
         else:
             self.end_turn()
 
@@ -373,7 +387,7 @@ class RunLedger(Generic[E]):
         turn = self._turn
         if turn is None or turn.over:
             return
-        self.hot_text = None
+        self.hot.clear()
         self._close_speech(turn)
         self._show_leftover(turn)
         self._show_announced(turn)
@@ -482,6 +496,7 @@ class RunLedger(Generic[E]):
         turn = self._turn if self._turn and not self._turn.over else self._next_turn()
         call = ToolCall(None, "", name)
         turn.calls.calls.append(call)
+        self.hot.clear()
         self._calls.append(call)
         self._take(call, arguments)
         self._end_call(call)
@@ -502,6 +517,7 @@ class RunLedger(Generic[E]):
             self.end_turn()  # a tool has run, so the model has said all it had to say
         if call.state is not CallState.ENDED:
             call.held_result = content
+            self.hot.clear()
             return
         call.answered = True
         self._calls.remove(call)
@@ -635,22 +651,6 @@ class RunLedger(Generic[E]):
         """CUSTOM; the value is JSON."""
         if not self.finished:
             self._out.append(self._events.custom(well_formed(name), value))
-
-
-def is_well_formed(text: str) -> bool:
-    """No half of a surrogate pair is in the text: it can be written as UTF-8."""
-    return text.isascii() or well_formed(text) is text
-
-
-def well_formed(text: str) -> str:
-    """The text with surrogate pairs joined and lone surrogates replaced: it can be written as UTF-8."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
 
 
 def _at_least_1_0(version: str | None) -> bool:

@@ -1,7 +1,8 @@
-"""Read at a glance the chunk that nearly every chunk is: one more piece of text, or of one call's arguments.
+"""Take at a glance the chunk that nearly every chunk is: one more piece of text, of a thought, or of a call's arguments.
 
 This is the path of nearly every token, so it only looks: a key that it does not know, with a value, makes the chunk
-unusual, and whatever is unusual is left to `ChunkReader.read`, which reads the same chunk to the same effect.
+unusual, and whatever is unusual is left to `ChunkReader.read`, which reads the same chunk to the same effect. What may
+go on without a decision is the ledger's to say: it offers a writer for it, or none.
 """
 
 # A membership test and a subscript cost half of what a call of `get` costs. Narrowing to dict leaves its items unknown.
@@ -10,74 +11,108 @@ unusual, and whatever is unusual is left to `ChunkReader.read`, which reads the 
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-__all__ = ["PlainDelta", "plain_delta"]
+from dragent_stream.well_formed import well_formed
 
-PlainDelta: TypeAlias = str | tuple[int, str]
-"""Answer text, never empty; or the index of a call and a fragment of its arguments."""
+__all__ = ["TEXT", "THOUGHT", "Glance", "Writers"]
+
+E = TypeVar("E")
+
+Writers: TypeAlias = dict[str | int, Callable[[str], E]]
+"""What may go on without a decision, and what writes its next delta.
+
+Text by the key `content`, a thought by `reasoning_content` and `reasoning`, the arguments of a call by its index.
+"""
+
+TEXT: Final = "content"
+THOUGHT: Final = ("reasoning_content", "reasoning")
+
+_is_ascii = str.isascii  # a TypeError for what is no string
 
 
-def plain_delta(chunk: Any, choice_index: int | None) -> PlainDelta | None:
-    """What a plain chunk brings; None where the chunk must be read in full.
+class Glance(Generic[E]):
+    """Looks at the chunks of one stream.
 
-    Args:
-        chunk: A mapping or a pydantic object of the shape of a chat.completion.chunk, or anything else.
+    Attributes:
         choice_index: The `index` of the choice that is followed; None before the first chunk was read.
+        writers: The ledger's `Writers`. They are given text that is well-formed and never empty.
     """
-    try:
-        if type(chunk) is dict:
-            fields = chunk
-            (choice,) = fields["choices"]
-            delta = choice["delta"]
-        else:
-            fields = chunk.__dict__
-            (choice,) = fields["choices"]
-            choice = choice.__dict__
-            delta = choice["delta"]
-            if chunk.__pydantic_extra__ or delta.__pydantic_extra__:
-                fields, delta = _declared(chunk), _declared(delta)
-            else:
-                delta = delta.__dict__
-        if (
-            choice["index"] != choice_index
-            or ("finish_reason" in choice and choice["finish_reason"])
-            or ("usage" in fields and fields["usage"])
-            or ("error" in fields and fields["error"])
-        ):
-            return None
-        text = delta["content"] if "content" in delta else None
-        expected = "content" if text else "tool_calls"
-        if len(delta) > 1:
-            for key, value in delta.items():
-                if value and key != expected and (key != "role" or value != "assistant"):
-                    return None
-        if text:
-            return text if type(text) is str else None
-        (call,) = delta["tool_calls"]
-        return _plain_fragment(call if type(call) is dict else _declared(call))
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return None
 
+    __slots__ = ("choice_index", "writers")
 
-def _plain_fragment(call: dict[str, Any]) -> tuple[int, str] | None:
-    """The index and the arguments of a tool-call delta that brings nothing else."""
-    function = call["function"]
-    if type(function) is not dict:
-        function = _declared(function)
-    index, arguments = call["index"], function["arguments"]
-    if type(index) is not int or type(arguments) is not str or ("name" in function and function["name"]):
-        return None
-    if len(call) > 2:
-        for key, value in call.items():
-            if value and key != "index" and key != "function" and key != "type":
+    def __init__(self, writers: Writers[E]) -> None:
+        self.choice_index: int | None = None
+        self.writers = writers
+
+    def event(self, chunk: Any) -> E | None:
+        """The event of a plain chunk; None where the chunk must be read in full.
+
+        Args:
+            chunk: A mapping or a pydantic object of the shape of a chat.completion.chunk, or anything else.
+        """
+        try:
+            if type(chunk) is dict:
+                fields = chunk
+                (choice,) = fields["choices"]
+                delta = choice["delta"]
+            elif type(chunk) is bytes:
                 return None
-    return index, arguments
+            else:
+                fields = chunk.__dict__
+                (choice,) = fields["choices"]
+                choice = choice.__dict__
+                delta = choice["delta"]
+                if chunk.__pydantic_extra__ or delta.__pydantic_extra__:
+                    fields, delta = _fields(chunk), _fields(delta)
+                else:
+                    delta = delta.__dict__
+            if (
+                choice["index"] != self.choice_index
+                or ("finish_reason" in choice and choice["finish_reason"])
+                or ("usage" in fields and fields["usage"])
+                or ("error" in fields and fields["error"])
+            ):
+                return None
+            if len(delta) == 1:
+                kind: Any = (
+                    "content" if "content" in delta else "tool_calls" if "tool_calls" in delta else next(iter(delta))
+                )
+            else:
+                kind = ""
+                for key, value in delta.items():
+                    if value and (key != "role" or value != "assistant"):
+                        if kind:
+                            return None
+                        kind = key
+            text = delta[kind]
+            if kind == "tool_calls":
+                (call,) = text
+                if type(call) is not dict:
+                    call = _fields(call)
+                function = call["function"]
+                if type(function) is not dict:
+                    function = _fields(function)
+                kind = call["index"]
+                text = function["arguments"]
+                if (
+                    type(kind) is not int
+                    or len(call) != 2 + ("type" in call) + ("id" in call)
+                    or ("id" in call and call["id"])
+                    or len(function) != 1 + ("name" in function)
+                    or ("name" in function and function["name"])
+                ):
+                    return None
+            if not text or not (_is_ascii(text) or well_formed(text) is text):
+                return None
+            write = self.writers[kind]
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return None
+        return write(text)
 
 
-def _declared(value: Any) -> dict[str, Any]:
-    """The fields that the class of a pydantic object declares; TypeError where others have a value."""
+def _fields(value: Any) -> dict[str, Any]:
+    """The fields of a pydantic object, those among them that its class does not declare."""
     extra = value.__pydantic_extra__
-    if extra and any(extra.values()):
-        raise TypeError
-    return value.__dict__
+    return {**value.__dict__, **extra} if extra else value.__dict__

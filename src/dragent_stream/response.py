@@ -14,7 +14,9 @@ from ag_ui.core import (
 )
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, PlainSerializer
 
-__all__ = ["DRAgentEventResponse", "event_json"]
+from dragent_stream.unvalidated import unvalidated
+
+__all__ = ["DRAgentEventResponse", "batch_of", "event_json"]
 
 
 def event_json(event: BaseEvent) -> str:
@@ -74,3 +76,15 @@ class DRAgentEventResponse(BaseModel):
     def get_stream_data(self) -> str:
         """The batch as SSE: one frame `data: {…}` per event, each ended by a blank line."""
         return "".join([f"data: {event_json(event)}\n\n" for event in self.events])
+
+
+_NAMES = set(DRAgentEventResponse.model_fields)
+
+
+def batch_of(
+    events: list[BaseEvent], model: str | None = None, usage_metrics: dict[str, int] | None = None
+) -> DRAgentEventResponse:
+    """The batch of events that the converter itself has made, which need no validation."""
+    return unvalidated(
+        DRAgentEventResponse, {"events": events, "model": model, "usage_metrics": usage_metrics}, _NAMES, None
+    )

@@ -14,9 +14,9 @@ from dragent_stream.errors import ConversionError
 from dragent_stream.events import EventWriter, ModelEvents, WireEvents
 from dragent_stream.ledger import RunLedger
 from dragent_stream.options import ConverterOptions
-from dragent_stream.stream_converter import ChunkConverter, ChunkSource, open_upstream
+from dragent_stream.stream_converter import ChunkConverter, ChunkSource, Upstream
 
-__all__ = ["ledger_for", "stream_agui_run", "stream_agui_sse", "stream_run"]
+__all__ = ["ledger_for", "run_events", "run_frames", "stream_agui_run", "stream_agui_sse"]
 
 logger = logging.getLogger("dragent_stream")
 
@@ -45,7 +45,7 @@ def stream_agui_run(
     Raises:
         ConversionError: `run_input` is no run input.
     """
-    return stream_run(chunks, ledger_for(run_input, ModelEvents(), options))
+    return run_events(chunks, ledger_for(run_input, ModelEvents(), options))
 
 
 def stream_agui_sse(
@@ -54,29 +54,79 @@ def stream_agui_sse(
     *,
     options: ConverterOptions | None = None,
 ) -> AsyncGenerator[bytes, None]:
-    """`stream_agui_run` as the bytes of an SSE response, one `data: {…}` frame per event; no event objects are made."""
-    return stream_run(chunks, ledger_for(run_input, WireEvents(), options))
+    """`stream_agui_run` as the bytes of an SSE response: one frame `data: {…}` per event; no event objects are made.
+
+    Where the source gives bytes, the frames of one read leave together.
+    """
+    return run_frames(chunks, ledger_for(run_input, WireEvents(), options))
 
 
-async def stream_run(chunks: ChunkSource, ledger: RunLedger[E]) -> AsyncGenerator[E, None]:
-    """A whole run, written by the ledger's writer."""
+async def run_events(chunks: ChunkSource, ledger: RunLedger[E]) -> AsyncGenerator[E, None]:
+    """A whole run, event by event, written by the ledger's writer."""
     converter = ChunkConverter(ledger)
     for event in ledger.start_run():
         yield event
     try:
-        async with open_upstream(chunks, ledger.options.close_timeout) as upstream:
+        async with Upstream(chunks, ledger.options.close_timeout) as upstream:
+            glance = converter.glance
             async for chunk in upstream:
-                for event in converter.feed(chunk):
+                event = glance(chunk)
+                if event is not None:
                     yield event
+                else:
+                    for event in converter.read(chunk):
+                        yield event
                 if ledger.finished:
                     return
     except Exception as exc:
-        logger.debug("the upstream failed", exc_info=exc)
-        rest = converter.fail(exc)
+        rest = _failed(converter, exc)
     else:
         rest = converter.finish() + ledger.finish_run()
     for event in rest:
         yield event
+
+
+async def run_frames(
+    chunks: ChunkSource, ledger: RunLedger[bytes], *, together: bool = False
+) -> AsyncGenerator[bytes, None]:
+    """A whole run as SSE frames.
+
+    Args:
+        chunks: The chunks; see `ChunkSource`.
+        ledger: The run.
+        together: Yield the frames of any one chunk in one piece, so that whoever stops between two yields leaves client
+            and ledger agreed.
+    """
+    converter = ChunkConverter(ledger)
+    yield b"".join(ledger.start_run())
+    try:
+        async with Upstream(chunks, ledger.options.close_timeout) as upstream:
+            glance = converter.glance
+            async for chunk in upstream:
+                frame = glance(chunk)
+                if frame is not None:
+                    yield frame
+                elif together or isinstance(chunk, bytes):
+                    if frame := b"".join(converter.read(chunk)):
+                        yield frame
+                else:
+                    for frame in converter.read(chunk):
+                        yield frame
+                if ledger.finished:
+                    return
+    except Exception as exc:
+        rest = _failed(converter, exc)
+    else:
+        rest = converter.finish() + ledger.finish_run()
+    if together and rest:
+        rest = [b"".join(rest)]
+    for frame in rest:
+        yield frame
+
+
+def _failed(converter: ChunkConverter[E], exc: Exception) -> list[E]:
+    logger.debug("the upstream failed", exc_info=exc)
+    return converter.fail(exc)
 
 
 def ledger_for(

@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple, cast
 from pydantic_core import from_json
 
 from dragent_stream.errors import SSEError
-from dragent_stream.frame_pattern import FramePattern
 
 __all__ = ("ChatSSEDecoder", "SSEDecoder", "ServerSentEvent", "decode_chat_chunks", "encode_sse_frame")
 
@@ -72,6 +71,11 @@ class SSEDecoder:
         self._errors: list[bytes] = []
         self._event = b""
         self._event_retry: int | None = None
+
+    @property
+    def between_events(self) -> bool:
+        """The next byte begins an event; nothing that was read waits for the rest of its line or event."""
+        return not (self._line or self._open or self._after_cr or self._start is not None or self._error)
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
         """Take the next bytes of the stream and return the events they complete.
@@ -262,9 +266,14 @@ class ChatSSEDecoder:
         """Start at the beginning of a stream; `max_event_bytes` as for `SSEDecoder`."""
         self.done = False
         """True once `[DONE]` was read; what follows it is ignored."""
+        self.frames_read = 0
+        """How many frames of the stream were read; whoever takes one past the decoder counts it here."""
         self._decoder = SSEDecoder(max_event_bytes=max_event_bytes)
-        self._frames = 0
-        self._pattern = FramePattern()
+
+    @property
+    def between_frames(self) -> bool:
+        """The next byte begins a frame."""
+        return self._decoder.between_events
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
         """Take the next bytes and return the chunks they complete; `SSEError` as for `SSEDecoder.feed`."""
@@ -277,13 +286,8 @@ class ChatSSEDecoder:
     def _read(self, events: list[ServerSentEvent]) -> list[dict[str, Any]]:
         chunks: list[dict[str, Any]] = []
         for data, event, _, _ in events:
-            self._frames += 1
-            if event == "message":
-                if chunk := self._pattern.read(data):
-                    chunks.append(chunk)
-                    continue
-                self._pattern.learn(data)
-            if _read_frame(data, event, self._frames, chunks):
+            self.frames_read += 1
+            if _read_frame(data, event, self.frames_read, chunks):
                 self.done = True
                 break
         return chunks

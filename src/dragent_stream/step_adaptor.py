@@ -32,10 +32,11 @@ from pydantic_core import to_json, to_jsonable_python
 from dragent_stream.chunks import json_text
 from dragent_stream.errors import ConversionError
 from dragent_stream.fields import Fields, fields_of
-from dragent_stream.ledger import OpenMessage, RunLedger, well_formed
+from dragent_stream.ledger import OpenMessage, RunLedger
 from dragent_stream.options import ConverterOptions
 from dragent_stream.tool_calls import ToolCall
 from dragent_stream.usage import read_usage
+from dragent_stream.well_formed import well_formed
 
 __all__ = ["AgentStep", "StepConverter"]
 

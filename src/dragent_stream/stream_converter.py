@@ -6,21 +6,23 @@ import inspect
 import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
-from typing import Any, Generic, TypeAlias, TypeVar
+from types import TracebackType
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from ag_ui.core import BaseEvent
 
+from dragent_stream.answer_body import AnswerBody
 from dragent_stream.chunks import Chunk, ChunkReader
-from dragent_stream.errors import ConversionError, UpstreamError
-from dragent_stream.ledger import RunLedger, is_well_formed, well_formed
+from dragent_stream.errors import ConversionError, SSEError, UpstreamError
+from dragent_stream.ledger import RunLedger
 from dragent_stream.options import ConverterOptions
-from dragent_stream.plain_chunks import plain_delta
-from dragent_stream.response import DRAgentEventResponse
+from dragent_stream.plain_chunks import TEXT, Glance
+from dragent_stream.response import DRAgentEventResponse, batch_of
 from dragent_stream.step_adaptor import AgentStep, StepConverter
 from dragent_stream.usage import Usage
+from dragent_stream.well_formed import well_formed
 
-__all__ = ["ChunkConverter", "ChunkSource", "convert_chunks_to_agui_events", "error_text", "open_upstream"]
+__all__ = ["ChunkConverter", "ChunkSource", "Upstream", "convert_chunks_to_agui_events", "error_text"]
 
 logger = logging.getLogger("dragent_stream")
 
@@ -28,7 +30,8 @@ E = TypeVar("E")
 ChunkSource: TypeAlias = AsyncIterable[Any] | Iterable[Any] | Awaitable[AsyncIterable[Any]]
 """An async iterable of chunks, an awaitable of one (openai's `create(stream=True)`), or a plain iterable.
 
-Beside chunks it may bring `AgentStep`s, and tool results as chat messages: `{"role": "tool", "tool_call_id", "content"}`.
+A chunk may also be `bytes`: the next part, cut anywhere, of the SSE body of one Chat Completions answer. Beside chunks the
+source may bring `AgentStep`s, and tool results as chat messages: `{"role": "tool", "tool_call_id", "content"}`.
 """
 
 
@@ -44,9 +47,11 @@ class ChunkConverter(Generic[E]):
         model: The model that the last chunks named; empty before.
         usage: What the last chunk said about usage; the reader of it sets it back to None.
         ignored_choices: How many choices beside the converted one were passed over.
+        glance: Called with a chunk, gives the one event of a plain chunk, and None for a chunk that `read` must take.
+            A shell that calls both saves what `feed` spends on its list; the events are the same.
     """
 
-    __slots__ = ("_reader", "_steps", "_think", "ledger", "model", "usage")
+    __slots__ = ("_body", "_plain", "_reader", "_steps", "_think", "glance", "ledger", "model", "usage")
 
     def __init__(self, ledger: RunLedger[E] | None = None, options: ConverterOptions | None = None) -> None:
         if ledger is not None and options is not None and options is not ledger.options:
@@ -55,7 +60,10 @@ class ChunkConverter(Generic[E]):
         self.model = ""
         self.usage: Usage | None = None
         self._reader = ChunkReader()
+        self._plain = Glance(self.ledger.hot)
+        self.glance: Callable[[object], E | None] = self._plain.event
         self._steps: StepConverter[E] | None = None
+        self._body: AnswerBody[E] | None = None
         self._think = _ThinkTags() if self.ledger.options.think_tags else None
 
     @property
@@ -77,25 +85,38 @@ class ChunkConverter(Generic[E]):
 
     def feed(self, chunk: object) -> list[E]:
         """The events of one chunk; none after a terminal event. Never raises for what a provider sends."""
+        event = self.glance(chunk)
+        return [event] if event is not None else self.read(chunk)
+
+    def read(self, chunk: object) -> list[E]:
+        """The events of a chunk that `glance` has left."""
         ledger = self.ledger
-        plain = plain_delta(chunk, self._reader.choice_index)
-        if isinstance(plain, str):
-            if (write := ledger.hot_text) and (plain.isascii() or is_well_formed(plain)):
-                return [write(plain)]
-        elif plain is not None and (events := ledger.more_arguments(*plain)):
-            return events
         if ledger.finished:
             return []
         if isinstance(chunk, AgentStep):
             return self.steps.feed(chunk.step)
+        if isinstance(chunk, bytes | bytearray | memoryview):
+            return self._read_body(bytes(cast("bytes", chunk)))
         record = self._reader.read(chunk)
+        self._plain.choice_index = self._reader.choice_index
         if record is not None:
             self._act(record)
         return ledger.drain()
 
+    def _read_body(self, data: bytes) -> list[E]:
+        if self._body is None or (self._body.done and data.strip()):
+            self._body = AnswerBody(self._plain, self.feed)  # what follows [DONE] in a later read is the next answer
+        events: list[E] = []
+        try:
+            self._body.read(data, events)
+        except SSEError as exc:
+            events += self.fail(exc)
+        return events
+
     def finish(self) -> list[E]:
         """The upstream ended normally: close what is open. The run's own end is its owner's to write."""
         ledger = self.ledger
+        events = self._end_body(self._body) if self._body else []
         if not ledger.finished:
             if self._think:
                 self._speak(self._think.flush())
@@ -103,7 +124,17 @@ class ChunkConverter(Generic[E]):
                 ledger.keep(self._steps.finish())
             ledger.end_turn()
             ledger.chunks_ended()
-        return ledger.drain()
+        return events + ledger.drain()
+
+    def _end_body(self, body: AnswerBody[E]) -> list[E]:
+        events: list[E] = []
+        try:
+            body.end(events)
+        except SSEError as exc:
+            return events + self.fail(exc)
+        if not (body.done or body.finished):
+            events += self.fail(UpstreamError("the answer ended without finish_reason and without [DONE]"))
+        return events
 
     def fail(self, exc: BaseException) -> list[E]:
         """The upstream failed: close what may be closed and write the one RUN_ERROR."""
@@ -141,6 +172,8 @@ class ChunkConverter(Generic[E]):
         if record.error:
             ledger.keep(self.fail(record.error))
         elif record.finish:
+            if self._body:
+                self._body.finished = True
             if self._think:
                 self._speak(self._think.flush())
             ledger.finish_answer(record.finish)
@@ -150,7 +183,7 @@ class ChunkConverter(Generic[E]):
         for is_thought, piece in pieces:
             (ledger.reasoning if is_thought else ledger.text)(piece)
         if self._think:
-            ledger.hot_text = None
+            ledger.hot.pop(TEXT, None)
 
 
 class _ThinkTags:
@@ -222,9 +255,13 @@ async def convert_chunks_to_agui_events(
     """
     converter = ChunkConverter(ledger, options)
     try:
-        async with open_upstream(chunks, converter.ledger.options.close_timeout) as upstream:
+        async with Upstream(chunks, converter.ledger.options.close_timeout) as upstream:
             async for chunk in upstream:
-                events = converter.feed(chunk)
+                event = converter.glance(chunk)
+                if event is not None:
+                    yield batch_of([event], converter.model or None)
+                    continue
+                events = converter.read(chunk)
                 if events or converter.usage:
                     yield _batch(events, converter)
                 if converter.done:
@@ -244,34 +281,48 @@ def _batch(events: list[BaseEvent], converter: ChunkConverter[BaseEvent]) -> DRA
         counts = zip(("prompt_tokens", "completion_tokens", "total_tokens"), converter.usage, strict=False)
         metrics = {name: count for name, count in counts if count is not None}
         converter.usage = None
-    return DRAgentEventResponse(events=events, model=converter.model or None, usage_metrics=metrics)
+    return batch_of(events, converter.model or None, metrics)
 
 
-@asynccontextmanager
-async def open_upstream(chunks: ChunkSource, close_timeout: float) -> AsyncGenerator[AsyncIterator[Any], None]:
-    """Iterate an upstream and close it exactly once, in this task, whatever happens.
+class Upstream:
+    """Iterate an upstream and close it exactly once, in this task, whatever happens: `async with Upstream(…) as items`.
 
     An upstream whose closing hangs is left behind after `close_timeout` seconds; one that refuses to close is logged.
     """
-    import anyio  # costs 40 modules, which a converter without a shell does not need
 
-    source = await chunks if inspect.isawaitable(chunks) else chunks
-    upstream: AsyncIterator[Any] = aiter(source) if isinstance(source, AsyncIterable) else _each(source)
-    try:
-        yield upstream
-    finally:
+    __slots__ = ("_close_timeout", "_source", "_upstream")
+
+    def __init__(self, chunks: ChunkSource, close_timeout: float) -> None:
+        self._source: Any = chunks
+        self._upstream: Any = None
+        self._close_timeout = close_timeout
+
+    async def __aenter__(self) -> AsyncIterator[Any]:
+        if inspect.isawaitable(self._source):
+            self._source = await self._source
+        source = self._source
+        self._upstream = (
+            aiter(cast("AsyncIterable[Any]", source)) if isinstance(source, AsyncIterable) else _each(source)
+        )
+        return self._upstream
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        import anyio  # costs 40 modules, which a converter without a shell does not need
+
         # openai's AsyncStream is closed by close(), generators by aclose(); an iterable may be closed only by its maker.
-        close = _closer(upstream) or _closer(source)
+        close = _closer(self._upstream) or _closer(self._source)
         if close is not None:
-            with anyio.move_on_after(close_timeout, shield=True) as scope:
+            with anyio.move_on_after(self._close_timeout, shield=True) as scope:
                 try:
                     result = close()
                     if inspect.isawaitable(result):
                         await result
-                except Exception as exc:
-                    logger.debug("the upstream did not close", exc_info=exc)
+                except Exception as refusal:
+                    logger.debug("the upstream did not close", exc_info=refusal)
             if scope.cancelled_caught:
-                logger.warning("the upstream did not close within %g s and is left behind", close_timeout)
+                logger.warning("the upstream did not close within %g s and is left behind", self._close_timeout)
 
 
 def _closer(upstream: object) -> Callable[[], Any] | None:

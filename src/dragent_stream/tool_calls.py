@@ -57,6 +57,7 @@ class ToolCall:
         "_depth",
         "_escaped",
         "_in_string",
+        "_scanned",
         "answered",
         "blank",
         "closed",
@@ -104,12 +105,15 @@ class ToolCall:
         self._depth = 0
         self._in_string = False
         self._escaped = False
+        self._scanned = 0  # how many parts have been looked through
 
     @property
     def arguments(self) -> str:
         """The arguments so far."""
         if len(self.parts) > 1:
+            self._scan()
             self.parts = ["".join(self.parts)]
+            self._scanned = 1
         return self.parts[0] if self.parts else ""
 
     @property
@@ -127,10 +131,16 @@ class ToolCall:
         self.parts.append(text)
         if self.blank:
             self.blank = text.isspace()
-        if self.closed or (self._in_string and not self._escaped and '"' not in text and "\\" not in text):
-            return
+        # Inside an object or a list only its mark of closing can complete the arguments.
+        if not self.closed and ("}" in text or "]" in text or self._depth == 0):
+            self._scan()
+
+    def _scan(self) -> None:
+        """Look through what has come since the last time."""
+        text = "".join(self.parts[self._scanned :])
+        self._scanned = len(self.parts)
         at, end = 0, len(text)
-        while at < end:
+        while at < end and not self.closed:
             if self._escaped:
                 self._escaped = False
                 at += 1
@@ -148,9 +158,7 @@ class ToolCall:
                 self._depth += 1
             else:
                 self._depth -= 1
-            if self._depth <= 0 and not self._in_string:
-                self.closed = True
-                return
+            self.closed = self._depth <= 0 and not self._in_string
 
     def learn(self, delta: ToolCallDelta) -> None:
         """Take what a continuing delta says about the call itself: another id, the name or a piece of it."""

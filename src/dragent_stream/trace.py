@@ -35,7 +35,7 @@ from dragent_stream.ledger import RunLedger
 from dragent_stream.options import ConverterOptions
 from dragent_stream.sse import ChatSSEDecoder
 from dragent_stream.step_adaptor import AgentStep
-from dragent_stream.stream_converter import ChunkConverter, ChunkSource, open_upstream
+from dragent_stream.stream_converter import ChunkConverter, ChunkSource, Upstream
 
 __all__ = [
     "TRACE_VERSION",
@@ -103,7 +103,7 @@ async def record_chunks(
 
         out.write(_json({"dragent_trace": TRACE_VERSION, **metadata}) + "\n")
         try:
-            async with open_upstream(chunks, ConverterOptions().close_timeout) as upstream:
+            async with Upstream(chunks, ConverterOptions().close_timeout) as upstream:
                 async for chunk in upstream:
                     if isinstance(chunk, AgentStep):
                         write("step", chunk.step)

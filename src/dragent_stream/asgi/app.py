@@ -29,7 +29,6 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from dragent_stream.asgi.coalesce import DeltaBuffer
-from dragent_stream.asgi.frames import run_frames
 from dragent_stream.asgi.page import page_routes
 from dragent_stream.asgi.run_input import RunInputError, read_run_input
 from dragent_stream.asgi.runs import ActiveRuns, Run, RunRefusedError
@@ -37,7 +36,7 @@ from dragent_stream.asgi_response import EventStreamResponse
 from dragent_stream.errors import missing_extra
 from dragent_stream.events import WireEvents
 from dragent_stream.options import ConverterOptions
-from dragent_stream.run import ledger_for
+from dragent_stream.run import ledger_for, run_frames
 from dragent_stream.stream_converter import ChunkSource, error_text
 
 __all__ = ["Agent", "Identify", "create_app"]
@@ -202,7 +201,7 @@ class _RunEndpoint:
         except Exception as error:
             upstream = _failed(error)
         return EventStreamResponse(
-            run_frames(upstream, ledger),
+            run_frames(upstream, ledger, together=True),
             keep_alive=self._keep_alive,
             send_timeout=self._send_timeout,
             close_timeout=options.close_timeout,

@@ -76,8 +76,8 @@ _USAGE_FIELDS = {
 }
 
 
-class _Gatherer(EventWriter[None]):
-    """Keeps what a result needs of the events that it is asked to write."""
+class _Gatherer(EventWriter[bool]):
+    """Keeps what a result needs of the events that it is asked to write; an event is whether it is kept."""
 
     def __init__(self) -> None:
         self.text: list[str] = []
@@ -85,20 +85,20 @@ class _Gatherer(EventWriter[None]):
         self.arguments: dict[str, list[str]] = {}
         self.failure: tuple[str, str] | None = None
 
-    def text_writer(self, message_id: str) -> Callable[[str], None]:
+    def text_writer(self, message_id: str) -> Callable[[str], bool]:
         """A new message is the answer so far; the ones before it were said on the way."""
         self.text = []
-        return self.text.append
+        return _gather(self.text)
 
-    def reasoning_writer(self, message_id: str) -> Callable[[str], None]:
+    def reasoning_writer(self, message_id: str) -> Callable[[str], bool]:
         """Thoughts are no part of a result."""
-        return lambda delta: None
+        return lambda delta: False
 
-    def arguments_writer(self, call_id: str) -> Callable[[str], None]:
+    def arguments_writer(self, call_id: str) -> Callable[[str], bool]:
         """See `EventWriter.arguments_writer`."""
-        return self.arguments[call_id].append
+        return _gather(self.arguments[call_id])
 
-    def _event(self, model: type[BaseEvent], **fields: Any) -> None:
+    def _event(self, model: type[BaseEvent], **fields: Any) -> bool:
         match fields["type"]:
             case "TOOL_CALL_START":
                 self.calls[fields["toolCallId"]] = fields["toolCallName"]
@@ -106,4 +106,13 @@ class _Gatherer(EventWriter[None]):
             case "RUN_ERROR":
                 self.failure = (fields["code"], fields["message"])
             case _:
-                pass
+                return False
+        return True
+
+
+def _gather(pieces: list[str]) -> Callable[[str], bool]:
+    def keep(delta: str) -> bool:
+        pieces.append(delta)
+        return True
+
+    return keep

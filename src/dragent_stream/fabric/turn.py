@@ -20,7 +20,7 @@ from dragent_stream.fabric.deadline import TurnDeadline
 from dragent_stream.fabric.normalize import ChunkNormalizer, ReadyChunk
 from dragent_stream.fabric.summary import TurnSummary
 from dragent_stream.options import ConverterOptions
-from dragent_stream.stream_converter import ChunkSource, error_text, open_upstream
+from dragent_stream.stream_converter import ChunkSource, Upstream, error_text
 
 __all__ = ["Lifespan", "Prepare", "StreamTarget", "TurnOutcome", "TurnSource"]
 
@@ -166,7 +166,7 @@ class _Turn:
     ) -> None:
         """Read the source to its end, to the first failure in its chunks, or to the deadline."""
         summary, feed, send = self._summary, self._normalizer.feed, self._send
-        async with open_upstream(open_source(request, context), deadline.close_timeout) as upstream:
+        async with Upstream(open_source(request, context), deadline.close_timeout) as upstream:
             async for chunk in upstream:
                 for ready in feed(chunk):
                     summary.add(ready.chunk)

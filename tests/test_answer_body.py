@@ -1,0 +1,78 @@
+"""Bytes of an answer give the run that its chunks give, however they are cut."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from agui_case import both_writers, order_of, texts
+
+from dragent_stream import answer_body, stream_agui_sse
+
+
+def delta(finish: str | None = None, *, chunk_id: str = "c", **fields: Any) -> dict[str, Any]:
+    return {"id": chunk_id, "choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
+
+
+def run(*reads: Any) -> list[dict[str, Any]]:
+    return both_writers({}, list(reads))
+
+
+def body(*frames: Any) -> bytes:
+    return "".join(f"data: {json.dumps(frame)}\n\n" for frame in frames).encode()
+
+
+DONE = b"data: [DONE]\n\n"
+LONG = [delta(content=word) for word in ["a", "b", "\n", "é", '"', "c"] * 3]
+
+
+def said(*reads: Any) -> str:
+    return "".join("".join(texts(run(*reads)).values()))
+
+
+def test_bytes_are_the_body_of_an_answer() -> None:
+    whole = body(*LONG, delta("stop")) + DONE
+    assert run(whole) == run(*LONG, delta("stop"))
+    assert run(*(whole[at : at + 1] for at in range(len(whole)))) == run(whole)
+    assert run(bytearray(whole)) == run(memoryview(whole)) == run(whole)
+    assert run(whole.replace(b"\n", b"\r\n")) == run(whole)
+
+
+def test_the_next_answer_may_follow_done_in_a_later_read() -> None:
+    one, two = (body(*LONG, delta("stop", chunk_id=name)) + DONE for name in "ab")
+    assert said(one, b"\n", two) == 2 * said(one)
+    assert said(one + two) == said(one)  # a response ends at [DONE]
+
+
+def test_an_answer_that_is_cut_off_is_closed_and_fails() -> None:
+    events = run(body(*LONG))
+    assert order_of(events)[-2:] == ["TEXT_MESSAGE_END", "RUN_ERROR"]
+    assert run(body(*LONG) + DONE)[-1]["type"] == "RUN_FINISHED"
+    assert run(body(*LONG, delta("stop")))[-1]["type"] == "RUN_FINISHED"
+    assert run(body(*LONG, delta("stop"))[:-1])[-1]["type"] == "RUN_FINISHED"  # only its blank line is missing
+
+
+@pytest.mark.parametrize("frame", [b"data: {nonsense}\n\n", b"data: \xff\n\n"])
+def test_a_frame_that_is_no_chunk_fails_the_run_with_its_number(frame: bytes) -> None:
+    events = run(body(*LONG) + frame + body(*LONG))
+    assert events[-1]["type"] == "RUN_ERROR"
+    assert f"frame {len(LONG) + 1} of the stream" in events[-1]["message"]
+    assert "".join(texts(events).values()) == said(body(*LONG))
+
+
+def test_an_event_beyond_the_limit_fails_the_run_and_keeps_what_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder = answer_body.ChatSSEDecoder
+    monkeypatch.setattr(answer_body, "ChatSSEDecoder", lambda: decoder(max_event_bytes=500))
+    whole = body(*LONG, {"padding": "x" * 600})
+    for reads in ([whole], [whole[at : at + 100] for at in range(0, len(whole), 100)]):
+        events = run(*reads)
+        assert "larger than 500 bytes" in events[-1]["message"]
+        assert "".join(texts(events).values()) == said(body(*LONG))
+
+
+async def test_the_frames_of_one_read_leave_together() -> None:
+    whole = body(*LONG, delta("stop")) + DONE
+    frames = [frame async for frame in stream_agui_sse([whole[:900], whole[900:]])]
+    assert len(frames) == 5  # RUN_STARTED, the two reads, TEXT_MESSAGE_END, RUN_FINISHED
+    assert b"".join(frames).count(b"TEXT_MESSAGE_CONTENT") == len(LONG)
