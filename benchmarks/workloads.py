@@ -8,6 +8,9 @@ Imports nothing but the standard library (pydantic only where objects are asked 
 * D: any of the above as SSE bytes (`sse_frames`, `reads`), read and written as bytes.
 * E `token_steps`: a long run seen only through intermediate steps, one LLM_NEW_TOKEN per token.
 * F `long_arguments`: one call whose arguments arrive in four-byte fragments.
+
+Equal chunks are one object. A live stream's chunk has just been made and lies in the processor's cache; of ten thousand
+different ones each would first have to be fetched from memory, which the bridge has no part in.
 """
 
 import json
@@ -44,6 +47,12 @@ def _call_opening(index: int, call_id: str, name: str) -> Chunk:
     )
 
 
+@cache
+def _text_chunk(content: str) -> Chunk:
+    return chunk({"content": content})
+
+
+@cache
 def _call_fragment(index: int, arguments: str) -> Chunk:
     return chunk({"tool_calls": [{"index": index, "function": {"arguments": arguments}}]})
 
@@ -56,7 +65,7 @@ def pieces(count: int, width: int = 4) -> Iterator[str]:
 
 def text(count: int = 10_000) -> list[Chunk]:
     """Workload A: `count` text chunks of four characters, then `finish_reason`."""
-    return [*(chunk({"content": piece}) for piece in pieces(count)), chunk({}, "stop")]
+    return [*map(_text_chunk, pieces(count)), chunk({}, "stop")]
 
 
 def _argument_fragments(count: int) -> list[str]:
@@ -80,12 +89,12 @@ def mixed_turns(turns: int = 100) -> list[Chunk]:
     arguments = _argument_fragments(15)
     chunks: list[Chunk] = []
     for turn in range(turns):
-        chunks += [chunk({"content": word}) for word in words]
+        chunks += map(_text_chunk, words)
         for index, name in enumerate(("search", "fetch")):
             chunks.append(_call_opening(index, f"call_{turn}_{index}", name))
             chunks += [_call_fragment(index, fragment) for fragment in arguments]
         chunks.append(chunk({}, "tool_calls"))
-    return [*chunks, *(chunk({"content": word}) for word in words), chunk({}, "stop")]
+    return [*chunks, *map(_text_chunk, words), chunk({}, "stop")]
 
 
 def long_arguments(size: int = 1 << 20) -> list[Chunk]:
@@ -184,17 +193,14 @@ def nat_objects(chunks: Iterable[Chunk]) -> list[Any]:
     """The chunks as NAT's stream function yields them: without the fields that NAT's models do not know."""
     model = nat_chunk_model()
     kept = ("id", "object", "created", "model")
-    return [
-        model.model_validate(
-            {name: item[name] for name in kept}
-            | {
-                "choices": [
-                    {key: value for key, value in choice.items() if key != "logprobs"} for choice in item["choices"]
-                ]
-            }
-        )
-        for item in chunks
-    ]
+
+    def made(item: Chunk) -> Any:
+        choices = [{key: value for key, value in choice.items() if key != "logprobs"} for choice in item["choices"]]
+        return model.model_validate({name: item[name] for name in kept} | {"choices": choices})
+
+    items = list(chunks)
+    objects = {id(item): made(item) for item in {id(item): item for item in items}.values()}
+    return [objects[id(item)] for item in items]
 
 
 async def stream(items: Iterable[Any]) -> AsyncGenerator[Any]:

@@ -124,7 +124,8 @@ class ChunkReader:
             return Chunk(tool_result=(call_id, text_and_reasoning(fields.get("content"))[0]))
         if "choices" not in fields and isinstance(fields.get("type"), str) and "content" in fields:
             return _read_message(fields) or self._unknown(chunk)
-        if not fields.keys() & {"choices", "usage", "error", "object", "delta"} and not _is_flat_error(fields):
+        known = "choices" in fields or fields.keys() & {"usage", "error", "object", "delta"}
+        if not known and not _is_flat_error(fields):
             return self._unknown(chunk)
         return self._read_completion(fields)
 
@@ -140,7 +141,8 @@ class ChunkReader:
         usage = fields.get("usage") or (choice and choice.get("usage"))
         if not usage and (groq := fields_of(fields.get("x_groq"))):
             usage = groq.get("usage")
-        record.usage = read_usage(usage)
+        if usage:
+            record.usage = read_usage(usage)
         record.error = _error(fields) or (_error(choice) if choice else None)
         if choice:
             self._read_choice(choice, record)
@@ -156,6 +158,8 @@ class ChunkReader:
         choices: list[Fields] = [found for item in cast("Iterable[object]", offered) if (found := fields_of(item))]
         if not choices:
             return None
+        if len(choices) == 1 and choices[0].get("index") == self.choice_index is not None:
+            return choices[0]
         by_index = {_index(choice.get("index")) or 0: choice for choice in reversed(choices)}
         if self.choice_index is None:
             self.choice_index = min(by_index)
@@ -286,16 +290,6 @@ def _read_message(message: Fields) -> Chunk | None:
 
 def _tool_call(call: Fields) -> ToolCallDelta:
     function = fields_of(call.get("function")) or fields_of(call.get("custom")) or call
-    extra = fields_of(call.get("extra_content")) or {}
-    holders = (extra.get("google"), call.get("provider_specific_fields"), function.get("provider_specific_fields"))
-    signature = next(
-        (
-            _text(fields["thought_signature"])
-            for fields in map(fields_of, holders)
-            if fields and "thought_signature" in fields
-        ),
-        "",
-    )
     arguments = function.get("arguments")
     if arguments is None and "input" in function:
         arguments = function["input"]
@@ -304,8 +298,21 @@ def _tool_call(call: Fields) -> ToolCallDelta:
         _call_id(call.get("id")) or _call_id(function.get("id")),
         _text(function.get("name")),
         _arguments(arguments),
-        signature,
+        _signature(call, function),
     )
+
+
+def _signature(call: Fields, function: Fields) -> str:
+    """Gemini's thought signature, where it has been seen."""
+    extra = fields_of(call.get("extra_content"))
+    for holder in (
+        extra and extra.get("google"),
+        call.get("provider_specific_fields"),
+        function.get("provider_specific_fields"),
+    ):
+        if holder and (fields := fields_of(holder)) and "thought_signature" in fields:
+            return _text(fields["thought_signature"])
+    return ""
 
 
 def _call_id(value: object) -> str:
@@ -341,7 +348,9 @@ def _error(fields: Fields) -> UpstreamError | None:
 def _text(value: object) -> str:
     """A non-blank string, or empty; some providers send ids as numbers."""
     if isinstance(value, str):
-        return value if value.strip() else ""
+        return "" if value.isspace() else value
+    if value is None:
+        return ""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     inner = getattr(value, "value", None)  # an enum of NAT's

@@ -205,7 +205,15 @@ class WireEvents(EventWriter[bytes]):
         return _delta_writer("TOOL_CALL_ARGS", "toolCallId", call_id)
 
     def _event(self, model: type[BaseEvent], **fields: Any) -> bytes:
-        return b"data: %b\n\n" % json.dumps(fields, separators=(",", ":"), allow_nan=False).encode()
+        try:
+            # Most events hold nothing but strings.
+            body = ",".join([f'"{name}":{quote(value)}' for name, value in fields.items()])
+        except TypeError:
+            return f"data: {_json(fields)}\n\n".encode()
+        return f"data: {{{body}}}\n\n".encode()
+
+
+_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 def _delta_writer(event: str, id_field: str, entity_id: str) -> Callable[[str], bytes]:

@@ -14,10 +14,16 @@ def fields_of(value: object) -> Fields | None:
     """The fields of a mapping or of an object that has them, extras included; None for anything else."""
     if type(value) is dict:
         return cast("dict[str, Any]", value)
-    if isinstance(value, Mapping):
+    if type(value) in _PLAIN:
+        return None
+    extra = getattr(value, "__pydantic_extra__", _NOTHING)
+    if extra is _NOTHING and isinstance(value, Mapping):
         return cast("Fields", value)
     fields = getattr(value, "__dict__", None)
     if not isinstance(fields, dict) or isinstance(value, type):
         return None
-    extra = getattr(value, "__pydantic_extra__", None)
-    return cast("dict[str, Any]", {**fields, **extra} if extra else fields)
+    return cast("dict[str, Any]", {**fields, **cast("Fields", extra)} if extra and extra is not _NOTHING else fields)
+
+
+_PLAIN = frozenset({type(None), str, int, float, bool, list, tuple, bytes})
+_NOTHING = object()

@@ -18,12 +18,12 @@ provider's id unless the thread used it before. The calls of a turn share a pare
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from dragent_stream.chunks import Finish, ToolCallDelta
 from dragent_stream.events import EventWriter, ModelEvents
-from dragent_stream.options import ConverterOptions
+from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
 from dragent_stream.plain_chunks import TEXT, THOUGHT, Writers
 from dragent_stream.tool_calls import CallState, ToolCall, TurnCalls
 from dragent_stream.usage import UsageTotals
@@ -57,8 +57,8 @@ class _Turn(Generic[E]):
     """One answer of the model."""
 
     __slots__ = (
+        "_resolver",
         "announced",
-        "calls",
         "encrypted",
         "finish_id",
         "message_id",
@@ -74,13 +74,25 @@ class _Turn(Generic[E]):
         self.announced = False  # a text message has taken message_id
         self.text: OpenMessage[E] | None = None
         self.reasoning: OpenMessage[E] | None = None
-        self.encrypted: list[str] = []  # waits for something to belong to
+        self.encrypted: tuple[str, ...] = ()  # waits for something to belong to
         self.owner: tuple[Literal["message", "tool-call"], str] | None = None  # of encrypted reasoning
-        self.calls = TurnCalls()
+        self._resolver: TurnCalls | None = None
         self.over = False
         # "stop" may come on every chunk (BerriAI/litellm#2195): the turn goes on if the same answer does.
         self.stopped = False
         self.finish_id = ""
+
+    @property
+    def resolver(self) -> TurnCalls:
+        """Says to which call a delta belongs."""
+        if self._resolver is None:
+            self._resolver = TurnCalls()
+        return self._resolver
+
+    @property
+    def calls(self) -> Sequence[ToolCall]:
+        """The turn's calls, in the order in which they were announced."""
+        return self._resolver.calls if self._resolver else ()
 
 
 class RunLedger(Generic[E]):
@@ -102,7 +114,6 @@ class RunLedger(Generic[E]):
         chunk_id: The id of the chunk being converted; tells two answers apart after a "stop".
         chunks_seen: The chunk path has delivered something, so it owns the text of the root agent.
         steps_seen: Steps arrive in this run, so results are to be expected.
-        usage: What the model calls of the run used.
         dropped: Tool-call deltas that belonged nowhere: repeated deliveries, fragments of calls without a name.
     """
 
@@ -117,6 +128,7 @@ class RunLedger(Generic[E]):
         "_started",
         "_steps",
         "_turn",
+        "_usage",
         "_used_call_ids",
         "_workflow_over",
         "chunk_id",
@@ -129,7 +141,6 @@ class RunLedger(Generic[E]):
         "run_id",
         "steps_seen",
         "thread_id",
-        "usage",
     )
 
     def __init__(
@@ -142,7 +153,7 @@ class RunLedger(Generic[E]):
         protocol_version: str | None = None,
         used_call_ids: Iterable[str] = (),
     ) -> None:
-        self.options = options or ConverterOptions()
+        self.options = options or DEFAULT_OPTIONS
         self.thread_id = well_formed(thread_id)
         self.run_id = well_formed(run_id)
         self.finished = False
@@ -152,19 +163,26 @@ class RunLedger(Generic[E]):
         self.chunks_seen = False
         self.steps_seen = False
         self.dropped = 0
-        self.usage = UsageTotals()
+        self._usage: UsageTotals | None = None
         self._events = events or cast("EventWriter[E]", ModelEvents())
         self._new_id = self.options.new_id
         self._speaks_1_0 = _at_least_1_0(protocol_version)
         self._out: list[E] = []
         self._turn: _Turn[E] | None = None
-        self._side: dict[str, OpenMessage[E]] = {}  # messages of the step path, by wire id
-        self._steps: list[str] = []
+        self._side: tuple[OpenMessage[E], ...] = ()  # messages of the step path
+        self._steps: tuple[str, ...] = ()
         self._calls: list[ToolCall] = []  # shown or announced, and not answered yet
-        self._used_call_ids = set(used_call_ids)
+        self._used_call_ids = set(used_call_ids) or None
         self._started = False
         self._chunks_over = False
         self._workflow_over = False
+
+    @property
+    def usage(self) -> UsageTotals:
+        """What the model calls of the run used."""
+        if self._usage is None:
+            self._usage = UsageTotals()
+        return self._usage
 
     def drain(self) -> list[E]:
         """The events written since the last call."""
@@ -219,7 +237,7 @@ class RunLedger(Generic[E]):
         if self.finished:
             return self.drain()
         turn = self._turn
-        in_order = turn is None or turn.over or all(call.complete for call in turn.calls.calls)
+        in_order = turn is None or turn.over or all(call.complete for call in turn.calls)
         if not (self._speaks_1_0 and in_order):
             return self.fail_run("the run was stopped", "abort")
         self.close()
@@ -246,11 +264,10 @@ class RunLedger(Generic[E]):
     def close(self) -> None:
         """Close everything that is open, in order, and answer the calls that the run went past."""
         self.end_turn()
-        for message in list(self._side.values()):
+        for message in self._side:
             self.close_message(message)
         self._go_past(self._calls)
-        while self._steps:
-            self._out.append(self._events.step_finished(self._steps.pop()))
+        self._close_steps()
 
     def _end(self) -> None:
         self.finished = True
@@ -262,14 +279,13 @@ class RunLedger(Generic[E]):
             self._close_speech(turn)
             self._show_leftover(turn)
             self._show_announced(turn)
-            for call in turn.calls.calls:
+            for call in turn.calls:
                 if call.complete:
                     self._end_call(call)
             turn.over = True
-        for message in list(self._side.values()):
+        for message in self._side:
             self.close_message(message)
-        while self._steps:
-            self._out.append(self._events.step_finished(self._steps.pop()))
+        self._close_steps()
 
     # The turn.
 
@@ -282,7 +298,7 @@ class RunLedger(Generic[E]):
         message = turn.text
         if message is None:
             # The turn's own message, unless calls have already named it as their parent.
-            own = not turn.announced and not turn.calls.calls
+            own = not turn.announced and not turn.calls
             turn.announced = True
             message = turn.text = self.open_text(turn.message_id if own else self._new_id())
             self._own_encrypted(turn, "message", message.id)
@@ -304,7 +320,7 @@ class RunLedger(Generic[E]):
     def _hold_only(self, turn: _Turn[E], kinds: Iterable[str], message: OpenMessage[E]) -> None:
         """Let this message go on without a decision, and nothing else."""
         self.hot.clear()
-        if not (turn.calls.calls or message.high):
+        if not (turn.calls or message.high):
             self.hot.update(dict.fromkeys(kinds, message.write))
 
     def encrypted(self, value: str) -> None:
@@ -312,7 +328,7 @@ class RunLedger(Generic[E]):
         if self.finished:
             return
         turn = self._calling_turn()
-        turn.encrypted.append(well_formed(value))
+        turn.encrypted += (well_formed(value),)
         if turn.owner:
             self._own_encrypted(turn, *turn.owner)
 
@@ -320,25 +336,25 @@ class RunLedger(Generic[E]):
         turn.owner = turn.owner or (kind, entity)
         for value in turn.encrypted:
             self._out.append(self._events.encrypted_value(*turn.owner, value))
-        turn.encrypted.clear()
+        turn.encrypted = ()
 
     def tool_call(self, delta: ToolCallDelta) -> None:
         """One tool-call delta of the model."""
         if self.finished:
             return
         turn = self._calling_turn()
-        known = len(turn.calls.calls)
-        dropped = turn.calls.dropped
-        placed = turn.calls.place(delta)
-        self.dropped += turn.calls.dropped - dropped
+        known = len(turn.calls)
+        dropped = turn.resolver.dropped
+        placed = turn.resolver.place(delta)
+        self.dropped += turn.resolver.dropped - dropped
         if placed is None:
             return
         call, text = placed
-        if len(turn.calls.calls) > known:
+        if len(turn.calls) > known:
             self.hot.clear()
             self._show_announced(turn, before=call)
             self._calls.append(call)
-            if taken := turn.calls.taken(call):
+            if taken := turn.resolver.taken(call):
                 self._end_call(taken)
         self._take(call, text)
         self._hold_call(turn, call)
@@ -346,7 +362,7 @@ class RunLedger(Generic[E]):
     def _hold_call(self, turn: _Turn[E], call: ToolCall) -> None:
         """Let this call go on without a decision as long as its arguments are open."""
         index, writer, hot = call.index, call.writer, self.hot
-        if index is None or turn.calls.by_index.get(index) is not call or call.state is not CallState.OPEN:
+        if index is None or turn.resolver.by_index.get(index) is not call or call.state is not CallState.OPEN:
             return
         if call.closed or call.held_result is not None or writer.high:
             hot.pop(index, None)
@@ -369,12 +385,12 @@ class RunLedger(Generic[E]):
             self.keep(self.fail_run("the model's answer was stopped by a content filter", reason))
         elif turn is None or turn.over or self.finished:
             return
-        elif reason == "length" and not all(call.complete for call in turn.calls.calls):
+        elif reason == "length" and not all(call.complete for call in turn.calls):
             self.keep(self.fail_run("the model reached its length limit inside the arguments of a tool call", reason))
         elif reason == "stop":
             self._close_reasoning(turn)
             self._show_announced(turn)
-            for call in turn.calls.calls:
+            for call in turn.calls:
                 if call.complete or call.blank:
                     self._end_call(call)
             turn.stopped, turn.finish_id = True, self.chunk_id
@@ -391,13 +407,14 @@ class RunLedger(Generic[E]):
         self._close_speech(turn)
         self._show_leftover(turn)
         self._show_announced(turn)
-        for call in turn.calls.calls:
+        for call in turn.calls:
             self._end_call(call)
         turn.over = True
 
     def _next_turn(self) -> _Turn[E]:
         self.end_turn()
-        self.usage.call_ended()
+        if self._usage:
+            self._usage.call_ended()
         self._go_past([call for call in self._calls if not call.running])
         turn: _Turn[E] = _Turn(self._new_id())
         self._turn = turn
@@ -409,11 +426,11 @@ class RunLedger(Generic[E]):
         if turn is None or turn.over:
             return self._next_turn()
         if turn.stopped:
-            if not text or turn.calls.calls or self.chunk_id != turn.finish_id:
+            if not text or turn.calls or self.chunk_id != turn.finish_id:
                 return self._next_turn()
             turn.stopped = False
-        if turn.calls.calls:
-            if all(call.complete for call in turn.calls.calls):
+        if turn.calls:
+            if all(call.complete for call in turn.calls):
                 return self._next_turn()
             self._show_announced(turn)
         return turn
@@ -447,10 +464,10 @@ class RunLedger(Generic[E]):
             message = self.open_reasoning()
         else:
             turn = self._turn if self._turn and not self._turn.over else self._next_turn()
-            own = not turn.announced and not turn.calls.calls
+            own = not turn.announced and not turn.calls
             turn.announced = True
             message = self.open_text(turn.message_id if own else self._new_id())
-        self._side[message.id] = message
+        self._side += (message,)
         return message
 
     def write(self, message: OpenMessage[E], delta: str) -> None:
@@ -466,7 +483,8 @@ class RunLedger(Generic[E]):
 
     def close_message(self, message: OpenMessage[E]) -> None:
         """End a text or reasoning message."""
-        self._side.pop(message.id, None)
+        if self._side:
+            self._side = tuple(other for other in self._side if other is not message)
         if message.high:
             self._out.append(message.write(_REPLACEMENT))
         if message.reasoning:
@@ -495,7 +513,7 @@ class RunLedger(Generic[E]):
         """Show a complete call that only the step path knows."""
         turn = self._turn if self._turn and not self._turn.over else self._next_turn()
         call = ToolCall(None, "", name)
-        turn.calls.calls.append(call)
+        turn.resolver.calls.append(call)
         self.hot.clear()
         self._calls.append(call)
         self._take(call, arguments)
@@ -513,7 +531,7 @@ class RunLedger(Generic[E]):
         call.running = False
         if call.answered or call.frontend or self.finished:
             return
-        if self._turn and call in self._turn.calls.calls and (call.complete or call.state is CallState.ENDED):
+        if self._turn and call in self._turn.calls and (call.complete or call.state is CallState.ENDED):
             self.end_turn()  # a tool has run, so the model has said all it had to say
         if call.state is not CallState.ENDED:
             call.held_result = content
@@ -567,13 +585,14 @@ class RunLedger(Generic[E]):
         turn = self._turn
         if turn:
             self._close_reasoning(turn)
-            if turn.text and not any(other.state is not CallState.HELD for other in turn.calls.calls):
+            if turn.text and not any(other.state is not CallState.HELD for other in turn.calls):
                 self._close_speech(turn)
         call.frontend = self._is_frontend(call)
         call.state = CallState.OPEN
         wanted = well_formed(call.provider_id)
-        call.wire_id = wanted if wanted and wanted not in self._used_call_ids else self._new_id()
-        self._used_call_ids.update((wanted, call.wire_id))
+        used = self._used_call_ids = self._used_call_ids or set()
+        call.wire_id = wanted if wanted and wanted not in used else self._new_id()
+        used.update((wanted, call.wire_id))
         self._out.append(
             self._events.call_start(call.wire_id, well_formed(call.name), turn.message_id if turn else None)
         )
@@ -593,7 +612,7 @@ class RunLedger(Generic[E]):
 
     def _show_announced(self, turn: _Turn[E], before: ToolCall | None = None) -> None:
         """Something else begins, so the names of the calls so far are whole."""
-        for call in turn.calls.calls:
+        for call in turn.calls:
             if call is not before and call.state is CallState.HELD and call.name and not self._is_frontend(call):
                 self._show(call)
 
@@ -620,7 +639,7 @@ class RunLedger(Generic[E]):
             self.answer(call, call.held_result)
 
     def _show_leftover(self, turn: _Turn[E]) -> None:
-        for call, text in turn.calls.leftover():
+        for call, text in turn.resolver.leftover() if turn.calls else ():
             self._calls.append(call)
             self._take(call, text)
 
@@ -633,18 +652,24 @@ class RunLedger(Generic[E]):
 
     # Steps and custom events.
 
+    def _close_steps(self) -> None:
+        """STEP_FINISHED for every open step, the last one first."""
+        for name in reversed(self._steps):
+            self._out.append(self._events.step_finished(well_formed(name)))
+        self._steps = ()
+
     def step_started(self, name: str) -> bool:
         """STEP_STARTED; False if a step of this name is open (AG-UI allows one)."""
         if self.finished or name in self._steps:
             return False
-        self._steps.append(name)
+        self._steps += (name,)
         self._out.append(self._events.step_started(well_formed(name)))
         return True
 
     def step_finished(self, name: str) -> None:
         """STEP_FINISHED of an open step."""
         if name in self._steps and not self.finished:
-            self._steps.remove(name)
+            self._steps = tuple(step for step in self._steps if step != name)
             self._out.append(self._events.step_finished(well_formed(name)))
 
     def custom(self, name: str, value: Any) -> None:

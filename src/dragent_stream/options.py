@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import uuid4
 
-__all__ = ["ConverterOptions", "random_id"]
+__all__ = ["DEFAULT_OPTIONS", "ConverterOptions", "random_id"]
 
 
 def random_id() -> str:
@@ -36,3 +36,6 @@ class ConverterOptions:
     nested: Literal["reasoning", "hide"] = "reasoning"
     public_error: Callable[[BaseException], str] | None = None
     close_timeout: float = 5.0
+
+
+DEFAULT_OPTIONS = ConverterOptions()

@@ -13,7 +13,7 @@ from pydantic_core import PydanticSerializationError
 from dragent_stream.errors import ConversionError
 from dragent_stream.events import EventWriter, ModelEvents, WireEvents
 from dragent_stream.ledger import RunLedger
-from dragent_stream.options import ConverterOptions
+from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
 from dragent_stream.stream_converter import ChunkConverter, ChunkSource, Upstream
 
 __all__ = ["ledger_for", "run_events", "run_frames", "stream_agui_run", "stream_agui_sse"]
@@ -107,8 +107,9 @@ async def run_frames(
                 if frame is not None:
                     yield frame
                 elif together or isinstance(chunk, bytes):
-                    if frame := b"".join(converter.read(chunk)):
-                        yield frame
+                    if frames := converter.read(chunk):
+                        frames[:] = [b"".join(frames)]
+                        yield frames.pop()  # held by nobody here while the consumer has it
                 else:
                     for frame in converter.read(chunk):
                         yield frame
@@ -144,7 +145,7 @@ def ledger_for(
     Raises:
         ConversionError: `run_input` is of another type, or its messages or tools are no lists of objects.
     """
-    options = options or ConverterOptions()
+    options = options or DEFAULT_OPTIONS
     if run_input is None:
         return RunLedger(events, options=options)
     if isinstance(run_input, RunAgentInput):

@@ -53,6 +53,23 @@ class SSEDecoder:
         ```
     """
 
+    __slots__ = (
+        "_after_cr",
+        "_data",
+        "_error",
+        "_errors",
+        "_event",
+        "_event_retry",
+        "_limit",
+        "_line",
+        "_line_size",
+        "_open",
+        "_size",
+        "_start",
+        "last_event_id",
+        "retry",
+    )
+
     def __init__(self, *, max_event_bytes: int = _DEFAULT_LIMIT) -> None:
         """Start at the beginning of a stream; `max_event_bytes` bounds the fields of one event, and any one line."""
         self.last_event_id: str | None = None
@@ -261,6 +278,8 @@ class ChatSSEDecoder:
     * A frame that is no JSON object becomes an `{"error": {"type": "invalid_frame", ...}}` with its number.
     * Empty frames are skipped; two chunks fused into one frame are taken apart.
     """
+
+    __slots__ = ("_decoder", "done", "frames_read")
 
     def __init__(self, *, max_event_bytes: int = _DEFAULT_LIMIT) -> None:
         """Start at the beginning of a stream; `max_event_bytes` as for `SSEDecoder`."""
