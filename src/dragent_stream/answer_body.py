@@ -28,7 +28,7 @@ class AnswerBody(Generic[E]):
         finished: The model has said why it stopped; for the one who reads the chunks to set.
     """
 
-    __slots__ = ("_begun", "_decoder", "_feed", "_glance", "_patterns", "finished")
+    __slots__ = ("_begun", "_between_frames", "_decoder", "_feed", "_glance", "_patterns", "finished")
 
     def __init__(self, glance: Glance[E], feed: Callable[[object], list[E]]) -> None:
         self.finished = False
@@ -36,6 +36,7 @@ class AnswerBody(Generic[E]):
         self._feed = feed
         self._begun = b""  # a frame that has no end yet
         self._decoder = ChatSSEDecoder()
+        self._between_frames = self._decoder.between_frames
         self._patterns = FramePatterns()
 
     @property
@@ -69,13 +70,13 @@ class AnswerBody(Generic[E]):
         """Read whole frames: as many as match, then one by itself, which may be the pattern of the next."""
         glance, decoder, patterns = self._glance, self._decoder, self._patterns
         at, size = 0, len(frames)
-        while not decoder.done:
-            if decoder.between_frames:
+        while at < size and not decoder.done:
+            if self._between_frames:
                 known = len(events)
                 at = patterns.take(frames, at, glance.writers, events)
                 decoder.frames_read += len(events) - known
-            if at == size:
-                return
+                if at == size:
+                    return
             stop = size if patterns.hopeless else frames.index("\n\n", at) + 2
             frame = frames[at:stop]
             self._decode(frame.encode(), events)
@@ -85,3 +86,4 @@ class AnswerBody(Generic[E]):
     def _decode(self, data: bytes, events: list[E]) -> None:
         for chunk in self._decoder.feed(data):
             events += self._feed(chunk)
+        self._between_frames = self._decoder.between_frames

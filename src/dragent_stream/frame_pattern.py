@@ -89,12 +89,13 @@ class FramePatterns:
         Returns:
             Where the frame that was left begins; the size of the text if none was.
         """
-        pattern = self._last
-        if pattern is None:
+        last = self._last
+        if last is None:
             return at
-        if not text.startswith(pattern.head, at):
-            pattern = self._at(text, at)
-        start = at
+        pattern: _Pattern | None = last.next
+        if not text.startswith(last.next.head, at) and (pattern := self._at(text, at)):
+            last.lead_to(pattern)
+        start, size = at, len(text)
         while pattern is not None:
             begin = at + pattern.head_size
             try:
@@ -112,7 +113,7 @@ class FramePatterns:
             self._last = pattern
             if expected:
                 pattern = pattern.next
-            elif following := self._at(text, at):
+            elif at < size and (following := self._at(text, at)):
                 pattern.lead_to(following)
                 pattern = following
             else:

@@ -370,11 +370,13 @@ class RunLedger(Generic[E]):
         if index in hot:
             return
 
+        emit: Callable[[str], E] = writer.write
+
         def write(text: str) -> E:
             call.append(text)
             if call.closed:
                 hot.pop(index, None)
-            return writer.write(text)
+            return emit(text)
 
         hot[index] = write
 

@@ -96,13 +96,13 @@ class Glance(Generic[E]):
                     function = _fields(function)
                 kind = call["index"]
                 text = function["arguments"]
-                if (
-                    type(kind) is not int
-                    or len(call) != 2 + ("type" in call) + ("id" in call)
-                    or ("id" in call and call["id"])
-                    or len(function) != 1 + ("name" in function)
-                    or ("name" in function and function["name"])
+                if type(kind) is not int:
+                    return None
+                if len(call) > 2 and (
+                    ("id" in call and call["id"]) or len(call) != 2 + ("id" in call) + ("type" in call)
                 ):
+                    return None
+                if len(function) > 1 and (len(function) > 2 or "name" not in function or function["name"]):
                     return None
             if not text or not (_is_ascii(text) or well_formed(text) is text):
                 return None

@@ -93,9 +93,11 @@ class ChunkConverter(Generic[E]):
         ledger = self.ledger
         if ledger.finished:
             return []
+        if isinstance(chunk, bytes):
+            return self._read_body(chunk)
         if isinstance(chunk, AgentStep):
             return self.steps.feed(chunk.step)
-        if isinstance(chunk, bytes | bytearray | memoryview):
+        if isinstance(chunk, (bytearray, memoryview)):
             return self._read_body(bytes(cast("bytes", chunk)))
         record = self._reader.read(chunk)
         self._plain.choice_index = self._reader.choice_index
