@@ -25,7 +25,7 @@ E = TypeVar("E")
 # (the string, where it ends) of a JSON string that begins behind its opening mark; ValueError where there is none.
 _scan: Callable[[str, int], tuple[str, int]] = json.decoder.scanstring  # pyright: ignore
 
-_HOLE = re.compile(r'(?<!\\)("(?:content|reasoning_content|reasoning|arguments)": ?")((?:[^"\\]|\\.)+)"')
+_HOLE = re.compile(r'("(?<!\\")(?:content|reasoning_content|reasoning|arguments)": ?")((?:[^"\\]|\\.)+)"')
 _PROBE = "probe"
 _PATIENCE = 8
 _MOST = 256  # patterns of one stream; parallel calls have one each
@@ -93,32 +93,40 @@ class FramePatterns:
         if last is None:
             return at
         pattern: _Pattern | None = last.next
-        if not text.startswith(last.next.head, at) and (pattern := self._at(text, at)):
+        if not text.startswith(last.next.head, at):
+            pattern = self._at(text, at)
+            if pattern is None:
+                return at
             last.lead_to(pattern)
-        start, size = at, len(text)
+        start, size, add = at, len(text), events.append
+        begin = at + pattern.head_size
         while pattern is not None:
-            begin = at + pattern.head_size
             try:
                 delta, end = _scan(text, begin)
-            except ValueError:
+                write = writers[pattern.kind]
+            except (KeyError, ValueError):
                 break
             end -= 1  # its closing mark belongs to the tail
             expected = text.startswith(pattern.on, end)
             if not (expected or text.startswith(pattern.tail, end)):
                 break
-            if not delta or pattern.kind not in writers or not (delta.isascii() or is_well_formed(delta)):
+            if not delta or not (delta.isascii() or is_well_formed(delta)):
                 break
-            events.append(writers[pattern.kind](delta))
-            at = end + pattern.tail_size
-            self._last = pattern
+            add(write(delta))
+            last = pattern
             if expected:
-                pattern = pattern.next
-            elif at < size and (following := self._at(text, at)):
-                pattern.lead_to(following)
-                pattern = following
-            else:
-                break
+                begin = end + last.on_size
+                pattern = last.next
+                continue
+            at = end + last.tail_size
+            pattern = self._at(text, at) if at < size else None
+            if pattern is not None:
+                last.lead_to(pattern)
+                begin = at + pattern.head_size
+        if pattern is not None:
+            at = begin - pattern.head_size
         if at > start:
+            self._last = last
             self._misses = 0
         return at
 
@@ -148,6 +156,8 @@ class FramePatterns:
             return
         hole = holes[0]
         head, tail = frame[: hole.start(2)], frame[hole.end(2) :]
+        if (known := self._patterns.get(head)) and known.tail == tail:
+            return  # it matched, but something had to be decided
         try:
             chunk = from_json(head.removeprefix("data: ") + _PROBE + tail)
         except ValueError:
