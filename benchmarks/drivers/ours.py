@@ -4,18 +4,7 @@ from workloads import nat_objects, reads, sse_frames, stream
 
 from dragent_stream.response import event_json
 from dragent_stream.run import stream_agui_run, stream_agui_sse
-from dragent_stream.sse import ChatSSEDecoder
 from dragent_stream.stream_converter import convert_chunks_to_agui_events
-
-
-async def chunks_of(bytes_read):
-    """SSE bytes to chunks, as a proxy reads them from a socket."""
-    decoder = ChatSSEDecoder()
-    async for data in stream(bytes_read):
-        for chunk in decoder.feed(data):
-            yield chunk
-    for chunk in decoder.flush():
-        yield chunk
 
 
 async def batches(items):

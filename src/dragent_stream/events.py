@@ -160,30 +160,36 @@ class ModelEvents(EventWriter[BaseEvent]):
 
     def text_writer(self, message_id: str) -> Callable[[str], BaseEvent]:
         """See `EventWriter.text_writer`."""
-        return _delta_model(TextMessageContentEvent, messageId=message_id)
+        return _DeltaModel(TextMessageContentEvent, messageId=message_id).write
 
     def reasoning_writer(self, message_id: str) -> Callable[[str], BaseEvent]:
         """See `EventWriter.reasoning_writer`."""
-        return _delta_model(ReasoningMessageContentEvent, messageId=message_id)
+        return _DeltaModel(ReasoningMessageContentEvent, messageId=message_id).write
 
     def arguments_writer(self, call_id: str) -> Callable[[str], BaseEvent]:
         """See `EventWriter.arguments_writer`."""
-        return _delta_model(ToolCallArgsEvent, toolCallId=call_id)
+        return _DeltaModel(ToolCallArgsEvent, toolCallId=call_id).write
 
     def _event(self, model: type[BaseEvent], **fields: Any) -> BaseEvent:
         del fields["type"]  # every model has its own
         return model(**fields)
 
 
-def _delta_model(model: type[BaseEvent], **fields: str) -> Callable[[str], BaseEvent]:
+class _DeltaModel:
     """Makes copies of one validated event, each with its own delta: to validate every token costs twice as much."""
-    first = model(**fields, delta="-")  # pyright: ignore[reportCallIssue]
-    values, fields_set, extra = first.__dict__, first.__pydantic_fields_set__, first.__pydantic_extra__
 
-    def write(delta: str) -> BaseEvent:
-        return unvalidated(model, {**values, "delta": delta}, fields_set, None if extra is None else {})
+    __slots__ = ("_extra", "_model", "_names", "_values")
 
-    return write
+    def __init__(self, model: type[BaseEvent], **fields: str) -> None:
+        first = model(**fields, delta="-")  # pyright: ignore[reportCallIssue]
+        self._model = model
+        self._values = first.__dict__
+        self._names = first.__pydantic_fields_set__
+        self._extra = first.__pydantic_extra__
+
+    def write(self, delta: str) -> BaseEvent:
+        extra: dict[str, Any] | None = None if self._extra is None else {}
+        return unvalidated(self._model, {**self._values, "delta": delta}, self._names, extra)
 
 
 class WireEvents(EventWriter[bytes]):
@@ -194,15 +200,15 @@ class WireEvents(EventWriter[bytes]):
 
     def text_writer(self, message_id: str) -> Callable[[str], bytes]:
         """See `EventWriter.text_writer`."""
-        return _delta_writer("TEXT_MESSAGE_CONTENT", "messageId", message_id)
+        return _DeltaFrame("TEXT_MESSAGE_CONTENT", "messageId", message_id).write
 
     def reasoning_writer(self, message_id: str) -> Callable[[str], bytes]:
         """See `EventWriter.reasoning_writer`."""
-        return _delta_writer("REASONING_MESSAGE_CONTENT", "messageId", message_id)
+        return _DeltaFrame("REASONING_MESSAGE_CONTENT", "messageId", message_id).write
 
     def arguments_writer(self, call_id: str) -> Callable[[str], bytes]:
         """See `EventWriter.arguments_writer`."""
-        return _delta_writer("TOOL_CALL_ARGS", "toolCallId", call_id)
+        return _DeltaFrame("TOOL_CALL_ARGS", "toolCallId", call_id).write
 
     def _event(self, model: type[BaseEvent], **fields: Any) -> bytes:
         try:
@@ -216,6 +222,13 @@ class WireEvents(EventWriter[bytes]):
 _json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
-def _delta_writer(event: str, id_field: str, entity_id: str) -> Callable[[str], bytes]:
-    head = f'data: {{"type":"{event}","{id_field}":{quote(entity_id)},"delta":'
-    return lambda delta: f"{head}{quote(delta)}}}\n\n".encode()
+class _DeltaFrame:
+    """The frame of a delta event but for its delta."""
+
+    __slots__ = ("_head",)
+
+    def __init__(self, event: str, id_field: str, entity_id: str) -> None:
+        self._head = f'data: {{"type":"{event}","{id_field}":{quote(entity_id)},"delta":'
+
+    def write(self, delta: str) -> bytes:
+        return f"{self._head}{quote(delta)}}}\n\n".encode()

@@ -95,6 +95,25 @@ class _Turn(Generic[E]):
         return self._resolver.calls if self._resolver else ()
 
 
+class _Fragments(Generic[E]):
+    """Writes the fragments of an open call, and withdraws itself when its arguments are complete."""
+
+    __slots__ = ("_call", "_emit", "_hot", "_index")
+
+    def __init__(self, call: ToolCall, index: int, hot: Writers[E]) -> None:
+        self._call = call
+        self._emit: Callable[[str], E] = call.writer.write
+        self._index = index
+        self._hot = hot
+
+    def write(self, text: str) -> E:
+        call = self._call
+        call.append(text)
+        if call.closed:
+            self._hot.pop(self._index, None)
+        return self._emit(text)
+
+
 class RunLedger(Generic[E]):
     """Everything that is open in one run.
 
@@ -370,15 +389,7 @@ class RunLedger(Generic[E]):
         if index in hot:
             return
 
-        emit: Callable[[str], E] = writer.write
-
-        def write(text: str) -> E:
-            call.append(text)
-            if call.closed:
-                hot.pop(index, None)
-            return emit(text)
-
-        hot[index] = write
+        hot[index] = _Fragments(call, index, hot).write
 
     def finish_answer(self, reason: Finish) -> None:
         """The model said why it stopped."""

@@ -75,35 +75,37 @@ class Glance(Generic[E]):
                 or ("error" in fields and fields["error"])
             ):
                 return None
-            if len(delta) == 1:
-                kind: Any = (
-                    "content" if "content" in delta else "tool_calls" if "tool_calls" in delta else next(iter(delta))
-                )
+            if len(delta) == 1 and "content" in delta:
+                kind: Any = "content"
+                text = delta["content"]
             else:
-                kind = ""
-                for key, value in delta.items():
-                    if value and (key != "role" or value != "assistant"):
-                        if kind:
-                            return None
-                        kind = key
-            text = delta[kind]
-            if kind == "tool_calls":
-                (call,) = text
-                if type(call) is not dict:
-                    call = _fields(call)
-                function = call["function"]
-                if type(function) is not dict:
-                    function = _fields(function)
-                kind = call["index"]
-                text = function["arguments"]
-                if type(kind) is not int:
-                    return None
-                if len(call) > 2 and (
-                    ("id" in call and call["id"]) or len(call) != 2 + ("id" in call) + ("type" in call)
-                ):
-                    return None
-                if len(function) > 1 and (len(function) > 2 or "name" not in function or function["name"]):
-                    return None
+                if len(delta) == 1:
+                    kind = "tool_calls" if "tool_calls" in delta else next(iter(delta))
+                else:
+                    kind = ""
+                    for key, value in delta.items():
+                        if value and (key != "role" or value != "assistant"):
+                            if kind:
+                                return None
+                            kind = key
+                text = delta[kind]
+                if kind == "tool_calls":
+                    (call,) = text
+                    if type(call) is not dict:
+                        call = _fields(call)
+                    function = call["function"]
+                    if type(function) is not dict:
+                        function = _fields(function)
+                    kind = call["index"]
+                    text = function["arguments"]
+                    if type(kind) is not int:
+                        return None
+                    if len(call) > 2 and (
+                        ("id" in call and call["id"]) or len(call) != 2 + ("id" in call) + ("type" in call)
+                    ):
+                        return None
+                    if len(function) > 1 and (len(function) > 2 or "name" not in function or function["name"]):
+                        return None
             if not text or not (_is_ascii(text) or well_formed(text) is text):
                 return None
             write = self.writers[kind]

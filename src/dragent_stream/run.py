@@ -73,9 +73,9 @@ async def run_events(chunks: ChunkSource, ledger: RunLedger[E]) -> AsyncGenerato
                 event = glance(chunk)
                 if event is not None:
                     yield event
-                else:
-                    for event in converter.read(chunk):
-                        yield event
+                    continue
+                for event in converter.read(chunk):
+                    yield event
                 if ledger.finished:
                     return
     except Exception as exc:
@@ -106,7 +106,8 @@ async def run_frames(
                 frame = glance(chunk)
                 if frame is not None:
                     yield frame
-                elif together or isinstance(chunk, bytes):
+                    continue
+                if together or isinstance(chunk, bytes):
                     if frames := converter.read(chunk):
                         frames[:] = [b"".join(frames)]
                         yield frames.pop()  # held by nobody here while the consumer has it

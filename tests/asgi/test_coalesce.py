@@ -58,10 +58,11 @@ def test_deltas_of_different_messages_and_kinds_are_never_joined() -> None:
         assert buffer.feed(other("b"), 1.0) == other("b")
 
 
-def test_several_frames_at_once_are_passed_on_as_they_are() -> None:
+def test_several_frames_at_once_are_taken_one_by_one() -> None:
     buffer = DeltaBuffer(20, 1000)
-    buffer.feed(write("a"), 1.0)
-    assert buffer.feed(write("b") + write("c"), 1.0) == write("b") + write("c")
+    start, end = events.text_start("m1"), events.text_end("m1")
+    assert buffer.feed(start + write("a") + write("b") + write("c"), 1.0) == start + write("a")
+    assert buffer.feed(write("d") + end, 1.001) == write("bcd") + end
 
 
 def test_a_delta_behind_the_start_of_its_message_is_the_first() -> None:

@@ -44,10 +44,11 @@ class DeltaBuffer:
     def feed(self, frames: bytes, now: float) -> bytes:
         """Take the next frame or frames; return what is to be sent now, in order."""
         # JSON escapes line feeds, so a blank line before the last one is the end of an earlier frame.
-        last = frames.rfind(b"\n\n", 0, -2) + 2 if frames.find(b"\n\n") < len(frames) - 2 else 0
-        match = _DELTA_FRAME.fullmatch(frames, last)
+        if frames.find(b"\n\n") < len(frames) - 2:
+            return b"".join([self.feed(frame + b"\n\n", now) for frame in frames.split(b"\n\n")[:-1]])
+        match = _DELTA_FRAME.fullmatch(frames)
         head, text = match.groups() if match else (b"", b"")
-        if head and not last and head == self._head:
+        if head and head == self._head:
             if not self._parts and now - self._left_at >= self._seconds:
                 self._left_at = now
                 return frames
