@@ -124,6 +124,21 @@ def test_a_frame_that_is_no_plain_chunk_is_no_pattern(data):
     assert taken(learned(whole), whole) == ([], whole)
 
 
+@given(st.lists(st.tuples(text.filter(bool), st.text("abcXYZ019", min_size=1)), min_size=1))
+def test_padding_may_differ_from_frame_to_frame(frames):
+    patterns = learned(frame({"content": "first"}, obfuscation="x7"))
+    body = "".join(frame({"content": content}, obfuscation=padding) for content, padding in frames)
+    assert taken(patterns, body) == ([("content", content) for content, _ in frames], "")
+    assert not patterns.hopeless
+
+
+@pytest.mark.parametrize("padding", ["", '\\"', '","usage":{"prompt_tokens":1},"x":"', "\n"])
+def test_what_is_no_padding_is_left(padding):
+    whole = frame({"content": "a"}, obfuscation="PAD")
+    other = whole.replace("PAD", padding)
+    assert taken(learned(whole), other) == ([], other)
+
+
 def test_a_stream_whose_frames_differ_elsewhere_is_given_up():
     patterns = FramePatterns()
     for number in range(20):

@@ -26,6 +26,8 @@ E = TypeVar("E")
 _scan: Callable[[str, int], tuple[str, int]] = json.decoder.scanstring  # pyright: ignore
 
 _HOLE = re.compile(r'("(?<!\\")(?:content|reasoning_content|reasoning|arguments)": ?")((?:[^"\\]|\\.)+)"')
+# Random text of random length against traffic analysis, in every frame of OpenAI's own API.
+_PADDING = re.compile(r'"(?<!\\")obfuscation": ?"([0-9A-Za-z]*)"')
 _PROBE = "probe"
 _PATIENCE = 8
 _MOST = 256  # patterns of one stream; parallel calls have one each
@@ -38,27 +40,40 @@ class _Pattern:
         kind: What fills the hole, by its name in `Writers`.
         next: The pattern of the frame that followed the last one of this pattern; parallel calls take turns.
         on: From the end of the hole to the beginning of the next one, if that pattern follows again.
+        tail: From the end of the hole to the end of the frame, or to its padding.
+        rest: What follows the padding; empty where there is none.
     """
 
-    __slots__ = ("head", "head_size", "kind", "next", "on", "on_size", "tail", "tail_size")
+    __slots__ = ("head", "head_size", "kind", "next", "on", "on_size", "rest", "tail")
 
     def __init__(self, head: str, kind: str | int, tail: str) -> None:
         self.head, self.head_size = head, len(head)
         self.kind = kind
-        self.tail, self.tail_size = tail, len(tail)
+        padding = _PADDING.search(tail)
+        self.tail, self.rest = (tail[: padding.start(1)], tail[padding.end(1) :]) if padding else (tail, "")
         self.lead_to(self)
 
     def lead_to(self, following: _Pattern) -> None:
         """Expect this pattern next."""
         self.next = following
-        self.on = self.tail + following.head
+        self.on = self.tail + following.head if not self.rest else "\n"  # of a padded frame nothing can be expected
         self.on_size = len(self.on)
+
+    def end(self, text: str, at: int) -> int:
+        """Where the frame ends whose hole ends here; -1 if it is another frame."""
+        if not text.startswith(self.tail, at):
+            return -1
+        at += len(self.tail)
+        if not self.rest:
+            return at
+        stop = text.find('"', at)
+        return stop + len(self.rest) if text[at:stop].isalnum() and text.startswith(self.rest, stop) else -1
 
 
 class FramePatterns:
     """The patterns of the frames of one stream.
 
-    A stream whose frames differ elsewhere too (a time, padding against traffic analysis) is given up after a few tries.
+    A stream whose frames differ elsewhere too (a time) is given up after a few tries; padding may differ.
     """
 
     __slots__ = ("_choice_index", "_last", "_learned", "_longest", "_marks", "_misses", "_patterns")
@@ -92,12 +107,9 @@ class FramePatterns:
         last = self._last
         if last is None:
             return at
-        pattern: _Pattern | None = last.next
-        if not text.startswith(last.next.head, at):
-            pattern = self._at(text, at)
-            if pattern is None:
-                return at
-            last.lead_to(pattern)
+        pattern = self._following(last, text, at)
+        if pattern is None:
+            return at
         start, size, add = at, len(text), events.append
         begin = at + pattern.head_size
         while pattern is not None:
@@ -108,9 +120,8 @@ class FramePatterns:
                 break
             end -= 1  # its closing mark belongs to the tail
             expected = text.startswith(pattern.on, end)
-            if not (expected or text.startswith(pattern.tail, end)):
-                break
-            if not delta or not (delta.isascii() or is_well_formed(delta)):
+            stop = end if expected else pattern.end(text, end)
+            if stop < 0 or not delta or not (delta.isascii() or is_well_formed(delta)):
                 break
             add(write(delta))
             last = pattern
@@ -118,10 +129,9 @@ class FramePatterns:
                 begin = end + last.on_size
                 pattern = last.next
                 continue
-            at = end + last.tail_size
-            pattern = self._at(text, at) if at < size else None
+            at = stop
+            pattern = self._following(last, text, at) if at < size else None
             if pattern is not None:
-                last.lead_to(pattern)
                 begin = at + pattern.head_size
         if pattern is not None:
             at = begin - pattern.head_size
@@ -130,11 +140,14 @@ class FramePatterns:
             self._misses = 0
         return at
 
-    def _at(self, text: str, at: int) -> _Pattern | None:
+    def _following(self, last: _Pattern, text: str, at: int) -> _Pattern | None:
         """The pattern of the frame that begins here, as far as its head tells."""
+        if text.startswith(last.next.head, at):
+            return last.next
         for mark in self._marks:
             stop = text.find(mark, at, at + self._longest)
             if stop >= 0 and (found := self._patterns.get(text[at : stop + len(mark)])):
+                last.lead_to(found)
                 return found
         return None
 
@@ -156,7 +169,7 @@ class FramePatterns:
             return
         hole = holes[0]
         head, tail = frame[: hole.start(2)], frame[hole.end(2) :]
-        if (known := self._patterns.get(head)) and known.tail == tail:
+        if (known := self._patterns.get(head)) and known.end(tail, 0) == len(tail):
             return  # it matched, but something had to be decided
         try:
             chunk = from_json(head.removeprefix("data: ") + _PROBE + tail)
