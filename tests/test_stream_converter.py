@@ -101,6 +101,38 @@ def test_any_soup_of_chunks_and_steps_is_a_valid_run(feed: list[Any], think: boo
     assert not [found for found in report.diagnostics if found.severity == "error"]
 
 
+class NothingGoesOn(dict[str | int, Any]):
+    """Keeps no writer, so that every chunk is read in full and everything is decided."""
+
+    def __setitem__(self, kind: str | int, write: Any) -> None:
+        pass
+
+    def update(self, *writers: Any, **more: Any) -> None:
+        pass
+
+
+_plain = st.one_of(
+    st.builds(lambda text: delta(content=text), st.sampled_from(["a", "b", "é", "\ud83d", "\ude00"])),
+    st.builds(lambda text: delta(reasoning=text), st.sampled_from(["hm", "so", "\ud83d"])),
+    st.builds(call, st.integers(0, 2), arguments=st.sampled_from(['{"a":', "1", "}", '"}"', "[", "]", "{}", "\ude00"])),
+    st.builds(call, st.integers(0, 2), st.sampled_from(["a", "b"]), st.just("f"), st.sampled_from(["", "{", "{}"])),
+)
+
+
+@given(st.lists(st.one_of(_plain, _plain, _plain, _chunks, _steps), max_size=40), st.booleans())
+@settings(deadline=None, max_examples=400)
+def test_what_goes_on_without_a_decision_is_what_would_be_decided(feed: list[Any], think: bool) -> None:
+    said: list[list[dict[str, Any]]] = []
+    for hot in ({}, NothingGoesOn()):
+        options = ConverterOptions(new_id=counted_ids(), think_tags=think)
+        ledger = RunLedger(WireEvents(), options=options, thread_id="t", run_id="r")
+        ledger.hot = hot
+        converter = ChunkConverter(ledger)
+        frames = [frame for chunk in feed for frame in converter.feed(chunk)]
+        said.append([wire(frame) for frame in frames + converter.finish() + ledger.finish_run()])
+    assert said[0] == said[1]
+
+
 @given(st.lists(_chunks, max_size=15))
 @settings(deadline=None, max_examples=100)
 def test_frontend_calls_appear_whole_or_not_at_all(feed: list[Any]) -> None:

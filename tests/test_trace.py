@@ -167,6 +167,20 @@ async def test_what_is_recorded_is_replayed(tmp_path: Path) -> None:
     assert events == [event["type"] for event in converted(path)]
 
 
+@pytest.mark.parametrize("whole", [True, False])
+async def test_bytes_are_recorded_as_the_chunks_they_hold(tmp_path: Path, whole: bool) -> None:
+    end = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+    body = f"data: {CHUNK}\n\n".encode() * 3 + (end if whole else b"")
+    reads = [body[at : at + 50] for at in range(0, len(body), 50)]
+    path = tmp_path / "run.jsonl"
+    assert [item async for item in record_chunks(reads, path)] == reads
+    chunks = [record.value for record in read_trace(path) if record.kind == "chunk"]
+    assert chunks[:3] == [json.loads(CHUNK)] * 3
+    live = [event.type.value async for event in stream_agui_run(reads)]
+    assert live == [event["type"] for event in converted(path)]
+    assert live[-1] == ("RUN_FINISHED" if whole else "RUN_ERROR")
+
+
 async def test_a_recorded_failure_fails_again(tmp_path: Path) -> None:
     async def chunks() -> AsyncIterator[Any]:
         yield json.loads(CHUNK)

@@ -5,16 +5,31 @@ Frames that repeat but for their text are taken by their pattern; the others are
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
+from typing import Any, Generic, TypeVar, cast
 
+from dragent_stream.errors import UpstreamError
 from dragent_stream.frame_pattern import FramePatterns
 from dragent_stream.plain_chunks import Glance
 from dragent_stream.sse import ChatSSEDecoder
 
-__all__ = ["AnswerBody"]
+__all__ = ["AnswerBody", "BodyChunks", "chunks_of_bodies", "cut_off", "has_finish"]
 
 E = TypeVar("E")
+
+
+def cut_off() -> UpstreamError:
+    """The failure of an answer that a proxy or the network ended."""
+    return UpstreamError("the answer ended without finish_reason and without [DONE]")
+
+
+def has_finish(chunk: Mapping[str, Any]) -> bool:
+    """A choice of the chunk says why the model stopped."""
+    choices = chunk.get("choices")
+    return isinstance(choices, list) and any(
+        isinstance(choice, dict) and cast("dict[str, Any]", choice).get("finish_reason")
+        for choice in cast("list[object]", choices)
+    )
 
 
 class AnswerBody(Generic[E]):
@@ -87,3 +102,47 @@ class AnswerBody(Generic[E]):
         for chunk in self._decoder.feed(data):
             events += self._feed(chunk)
         self._between_frames = self._decoder.between_frames
+
+
+class BodyChunks:
+    """The chunks of a source's SSE bodies, one answer after the other, for those who do not convert them."""
+
+    __slots__ = ("_decoder", "_finished")
+
+    def __init__(self) -> None:
+        self._decoder: ChatSSEDecoder | None = None
+        self._finished = False
+
+    @property
+    def cut(self) -> bool:
+        """The answer that was begun has said neither why it stopped nor `[DONE]`."""
+        return self._decoder is not None and not (self._decoder.done or self._finished)
+
+    def read(self, data: bytes) -> list[dict[str, Any]]:
+        """The chunks that the next bytes complete; `SSEError` as for `ChatSSEDecoder.feed`."""
+        if self._decoder is None or (self._decoder.done and data.strip()):
+            self._decoder, self._finished = ChatSSEDecoder(), False
+        return self._noted(self._decoder.feed(data))
+
+    def end(self) -> list[dict[str, Any]]:
+        """The chunk of a last frame whose blank line is missing."""
+        return self._noted(self._decoder.flush()) if self._decoder else []
+
+    def _noted(self, chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        self._finished = self._finished or any(has_finish(chunk) or chunk.get("error") for chunk in chunks)
+        return chunks
+
+
+async def chunks_of_bodies(source: AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
+    """What a source brings, the bytes in it as the chunks they hold; `UpstreamError` for an answer that is cut off."""
+    bodies = BodyChunks()
+    async for item in source:
+        if isinstance(item, bytes):
+            for chunk in bodies.read(item):
+                yield chunk
+        else:
+            yield item
+    for chunk in bodies.end():
+        yield chunk
+    if bodies.cut:
+        raise cut_off()

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from ag_ui.core import BaseEvent
 
-from dragent_stream.answer_body import AnswerBody
+from dragent_stream.answer_body import AnswerBody, cut_off
 from dragent_stream.chunks import Chunk, ChunkReader
 from dragent_stream.errors import ConversionError, SSEError, UpstreamError
 from dragent_stream.ledger import RunLedger
@@ -135,7 +135,7 @@ class ChunkConverter(Generic[E]):
         except SSEError as exc:
             return events + self.fail(exc)
         if not (body.done or body.finished):
-            events += self.fail(UpstreamError("the answer ended without finish_reason and without [DONE]"))
+            events += self.fail(cut_off())
         return events
 
     def fail(self, exc: BaseException) -> list[E]:

@@ -28,6 +28,7 @@ from typing import IO, Any, Literal, NamedTuple, TypeVar, cast
 import anyio
 from pydantic_core import PydanticSerializationError, to_json
 
+from dragent_stream.answer_body import BodyChunks, cut_off, has_finish
 from dragent_stream.errors import SSEError, TraceFormatError, UpstreamError
 from dragent_stream.events import WireEvents
 from dragent_stream.fields import fields_of
@@ -83,7 +84,7 @@ async def record_chunks(
     """Pass a chunk stream through and write it to a trace as it goes.
 
     What the consumer sees is the upstream's own: the same objects, its exception, its end. `AgentStep`s are recorded as
-    steps. The upstream is closed when the consumer leaves.
+    steps, bytes as the chunks they hold. The upstream is closed when the consumer leaves.
 
     Args:
         chunks: The chunks; see `ChunkSource`.
@@ -101,11 +102,15 @@ async def record_chunks(
             out.write(_json({"t": round(time.monotonic() - start, 4), kind: value}) + "\n")
             out.flush()  # what was received is in the file, also when the process dies
 
+        bodies = BodyChunks()
         out.write(_json({"dragent_trace": TRACE_VERSION, **metadata}) + "\n")
         try:
             async with Upstream(chunks, ConverterOptions().close_timeout) as upstream:
                 async for chunk in upstream:
-                    if isinstance(chunk, AgentStep):
+                    if isinstance(chunk, bytes):
+                        for held in bodies.read(chunk):
+                            write("chunk", held)
+                    elif isinstance(chunk, AgentStep):
                         write("step", chunk.step)
                     elif chunk is not None:
                         write("chunk", chunk)
@@ -116,7 +121,12 @@ async def record_chunks(
         except BaseException as gone:
             write("closed", type(gone).__name__)
             raise
-        write("end", True)
+        for held in bodies.end():
+            write("chunk", held)
+        if bodies.cut:
+            write("error", {"type": "UpstreamError", "message": str(cut_off())})
+        else:
+            write("end", True)
 
 
 def _open(path: str | PathLike[str]) -> IO[str]:
@@ -325,7 +335,7 @@ def _read_sse(head: bytes, pieces: Iterator[bytes], name: str, problem: Problem)
                 text = str(error.get("message"))
                 problem(TraceFormatError(text, source=name, remedy="the frame is left out"))
                 continue
-            finished = finished or bool(chunk.get("error")) or _has_finish(chunk)
+            finished = finished or bool(chunk.get("error")) or has_finish(chunk)
             yield TraceRecord(number, None, "chunk", chunk)
 
     try:
@@ -340,14 +350,6 @@ def _read_sse(head: bytes, pieces: Iterator[bytes], name: str, problem: Problem)
     if not (decoder.done or finished):
         # On the wire this is an answer that a proxy or the network cut off.
         yield TraceRecord(number + 1, None, "cut", "the stream ended without finish_reason and without [DONE]")
-
-
-def _has_finish(chunk: Mapping[str, Any]) -> bool:
-    choices = chunk.get("choices")
-    return isinstance(choices, list) and any(
-        isinstance(choice, dict) and cast("dict[str, Any]", choice).get("finish_reason")
-        for choice in cast("list[object]", choices)
-    )
 
 
 # Converting and replaying.

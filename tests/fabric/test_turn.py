@@ -153,6 +153,14 @@ async def test_a_source_may_be_any_kind_of_stream(kind: str) -> None:
     assert emitted.text == "x"
 
 
+async def test_a_source_may_be_the_bytes_of_an_answer() -> None:
+    body = f"data: {json.dumps(text_chunk('x'))}\n\n".encode()
+    result, emitted = await stream(lambda _: [body[:20], body[20:] + b"data: [DONE]\n\n"])
+    assert (result["status"], emitted.text) == ("succeeded", "x")
+    result, emitted = await stream(lambda _: [body])
+    assert (result["status"], result["error"]["code"], emitted.text) == ("failed", "upstream_error", "x")
+
+
 async def test_prepare_makes_the_sources_argument() -> None:
     _, emitted = await stream(lambda word: [word], prepare=lambda request, context: request.input + context.request_id)
     assert emitted.text == "hirequest-fake"

@@ -10,10 +10,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from dragent_stream.answer_body import chunks_of_bodies
 from dragent_stream.errors import ConversionError, UpstreamError
 from dragent_stream.fabric.contract import INVALID_CHUNK, OVERSIZED_CHUNK
 from dragent_stream.fabric.deadline import TurnDeadline
@@ -166,8 +167,11 @@ class _Turn:
     ) -> None:
         """Read the source to its end, to the first failure in its chunks, or to the deadline."""
         summary, feed, send = self._summary, self._normalizer.feed, self._send
-        async with Upstream(open_source(request, context), deadline.close_timeout) as upstream:
-            async for chunk in upstream:
+        async with (
+            Upstream(open_source(request, context), deadline.close_timeout) as upstream,
+            aclosing(chunks_of_bodies(upstream)) as chunks,
+        ):
+            async for chunk in chunks:
                 for ready in feed(chunk):
                     summary.add(ready.chunk)
                     if send is not None:
