@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -16,7 +16,7 @@ from dragent_stream.ledger import RunLedger
 from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
 from dragent_stream.stream_converter import ChunkConverter, ChunkSource, Upstream
 
-__all__ = ["ledger_for", "run_events", "run_frames", "stream_agui_run", "stream_agui_sse"]
+__all__ = ["frames_of_a_chunk", "ledger_for", "run_events", "stream_agui_run", "stream_agui_sse"]
 
 logger = logging.getLogger("dragent_stream")
 
@@ -58,11 +58,19 @@ def stream_agui_sse(
 
     Where the source gives bytes, the frames of one read leave together.
     """
-    return run_frames(chunks, ledger_for(run_input, WireEvents(), options))
+    return run_events(chunks, ledger_for(run_input, WireEvents(), options), _frames_of_a_read)
 
 
-async def run_events(chunks: ChunkSource, ledger: RunLedger[E]) -> AsyncGenerator[E, None]:
-    """A whole run, event by event, written by the ledger's writer."""
+async def run_events(
+    chunks: ChunkSource, ledger: RunLedger[E], arrange: Callable[[object, list[E]], list[E]] | None = None
+) -> AsyncGenerator[E, None]:
+    """A whole run, written by the ledger's writer.
+
+    Args:
+        chunks: The chunks; see `ChunkSource`.
+        ledger: The run.
+        arrange: What to yield for the events of one chunk, given both; of the run's ending, given None.
+    """
     converter = ChunkConverter(ledger)
     for event in ledger.start_run():
         yield event
@@ -74,61 +82,30 @@ async def run_events(chunks: ChunkSource, ledger: RunLedger[E]) -> AsyncGenerato
                 if event is not None:
                     yield event
                     continue
-                for event in converter.read(chunk):
-                    yield event
+                events = converter.read(chunk)
+                if arrange:
+                    events = arrange(chunk, events)
+                events.reverse()
+                while events:
+                    yield events.pop()  # held by nobody here while the consumer has it
                 if ledger.finished:
                     return
     except Exception as exc:
-        rest = _failed(converter, exc)
+        logger.debug("the upstream failed", exc_info=exc)
+        rest = converter.fail(exc)
     else:
         rest = converter.finish() + ledger.finish_run()
-    for event in rest:
+    for event in arrange(None, rest) if arrange else rest:
         yield event
 
 
-async def run_frames(
-    chunks: ChunkSource, ledger: RunLedger[bytes], *, together: bool = False
-) -> AsyncGenerator[bytes, None]:
-    """A whole run as SSE frames.
-
-    Args:
-        chunks: The chunks; see `ChunkSource`.
-        ledger: The run.
-        together: Yield the frames of any one chunk in one piece, so that whoever stops between two yields leaves client
-            and ledger agreed.
-    """
-    converter = ChunkConverter(ledger)
-    yield b"".join(ledger.start_run())
-    try:
-        async with Upstream(chunks, ledger.options.close_timeout) as upstream:
-            glance = converter.glance
-            async for chunk in upstream:
-                frame = glance(chunk)
-                if frame is not None:
-                    yield frame
-                    continue
-                if together or isinstance(chunk, bytes):
-                    if frames := converter.read(chunk):
-                        frames[:] = [b"".join(frames)]
-                        yield frames.pop()  # held by nobody here while the consumer has it
-                else:
-                    for frame in converter.read(chunk):
-                        yield frame
-                if ledger.finished:
-                    return
-    except Exception as exc:
-        rest = _failed(converter, exc)
-    else:
-        rest = converter.finish() + ledger.finish_run()
-    if together and rest:
-        rest = [b"".join(rest)]
-    for frame in rest:
-        yield frame
+def frames_of_a_chunk(chunk: object, frames: list[bytes]) -> list[bytes]:
+    """The frames of a chunk in one piece: whoever stops between two of them leaves client and ledger agreed."""
+    return [b"".join(frames)] if frames else frames
 
 
-def _failed(converter: ChunkConverter[E], exc: Exception) -> list[E]:
-    logger.debug("the upstream failed", exc_info=exc)
-    return converter.fail(exc)
+def _frames_of_a_read(chunk: object, frames: list[bytes]) -> list[bytes]:
+    return frames_of_a_chunk(chunk, frames) if isinstance(chunk, bytes) else frames
 
 
 def ledger_for(

@@ -36,7 +36,7 @@ from dragent_stream.asgi_response import EventStreamResponse
 from dragent_stream.errors import missing_extra
 from dragent_stream.events import WireEvents
 from dragent_stream.options import ConverterOptions
-from dragent_stream.run import ledger_for, run_frames
+from dragent_stream.run import frames_of_a_chunk, ledger_for, run_events
 from dragent_stream.stream_converter import ChunkSource, error_text
 
 __all__ = ["Agent", "Identify", "create_app"]
@@ -201,7 +201,7 @@ class _RunEndpoint:
         except Exception as error:
             upstream = _failed(error)
         return EventStreamResponse(
-            run_frames(upstream, ledger, together=True),
+            run_events(upstream, ledger, frames_of_a_chunk),
             keep_alive=self._keep_alive,
             send_timeout=self._send_timeout,
             close_timeout=options.close_timeout,
