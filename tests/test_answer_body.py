@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -76,3 +77,31 @@ async def test_the_frames_of_one_read_leave_together() -> None:
     frames = [frame async for frame in stream_agui_sse([whole[:900], whole[900:]])]
     assert len(frames) == 5  # RUN_STARTED, the two reads, TEXT_MESSAGE_END, RUN_FINISHED
     assert b"".join(frames).count(b"TEXT_MESSAGE_CONTENT") == len(LONG)
+
+
+def test_surplus_line_ends_change_nothing_wherever_a_read_ends() -> None:
+    for surplus in (b"\n", b": ping\n\n\n", b"\n\n\n", b"\r\n"):
+        reads = [body(frame) + surplus for frame in LONG]
+        assert (
+            said(*reads, body(delta("stop"))) == said(b"".join(reads), body(delta("stop"))) == said(body(*LONG) + DONE)
+        )
+
+
+def test_a_frame_with_a_large_head_does_not_slow_down_the_frames_of_another_kind() -> None:
+    large = {"padding": "x" * 1_000_000, **delta(content="a")}
+
+    def cost(count: int) -> float:
+        whole = body(delta(content="a"), large) + b": ping\n\n" * count + DONE
+        started = time.process_time()
+        run(whole)
+        return time.process_time() - started
+
+    assert cost(32_000) < 4 * 2 * cost(8_000)  # four times as much; sixteen would be its square
+
+
+def test_another_choice_between_two_reads_is_not_taken_by_the_patterns_of_the_first() -> None:
+    def choice(index: int, text: str) -> dict[str, Any]:
+        return {"id": "c", "choices": [{"index": index, "delta": {"content": text}, "finish_reason": None}]}
+
+    first = [choice(2, "a"), choice(2, "b"), choice(2, "c")]
+    assert said(body(*first), choice(3, "d"), body(choice(2, "e")) + DONE) == "abcd"

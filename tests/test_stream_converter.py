@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import logging
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from ag_ui.core import RunErrorEvent
 from ag_ui_validate.pytest_plugin import validate_agui
 from agui_case import both_writers, calls, convert, counted_ids, order_of, texts, wire
 from hypothesis import given, settings
@@ -131,6 +134,20 @@ def test_what_goes_on_without_a_decision_is_what_would_be_decided(feed: list[Any
         frames = [frame for chunk in feed for frame in converter.feed(chunk)]
         said.append([wire(frame) for frame in frames + converter.finish() + ledger.finish_run()])
     assert said[0] == said[1]
+
+
+def test_what_may_be_the_beginning_of_a_tag_comes_before_the_fragment_behind_it() -> None:
+    opening = call(0, "a", "f", '{"a":')
+    events = both_writers({"option": "think_tags"}, [opening, delta(content="<th"), call(arguments="1}")])
+    assert list(texts(events).values()) == ["<th"]
+    assert calls(events)[0]["args"] == '{"a":1}'
+    kinds = order_of(events)
+    assert kinds.index("TEXT_MESSAGE_START") < kinds.index("TOOL_CALL_END")
+
+
+def test_a_chunk_without_an_index_is_no_followed_choice_before_there_is_one() -> None:
+    nameless = {"choices": [{"index": None, "delta": {"content": "b"}}]}
+    assert "".join(texts(run("a", nameless, {"choices": [{"index": 2, "delta": {"content": "c"}}]})).values()) == "ab"
 
 
 @given(st.lists(_chunks, max_size=15))
@@ -372,3 +389,22 @@ def test_names_of_model_and_provider_can_always_be_written() -> None:
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
     events = run({**delta(content="a"), "model": "m\ud800", "provider": "p\udc00", "usage": usage})
     assert (events[-1]["usage"][0]["model"], events[-1]["usage"][0]["provider"]) == ("m\ufffd", "p\ufffd")
+
+
+@pytest.mark.parametrize(
+    ("source", "remedy"),
+    [
+        ("trace.jsonl", "replay_trace"),
+        (Path("trace.jsonl"), "replay_trace"),
+        (io.StringIO("line"), "replay_trace"),
+        (b"data: {}", "[body]"),
+        (delta(content="a"), "[chunk]"),
+        (RunErrorEvent(message="x"), "[chunk]"),
+        (5, "an iterable of chunks"),
+    ],
+)
+async def test_what_is_no_stream_of_chunks_is_refused_with_a_remedy(source: Any, remedy: str) -> None:
+    frames = [frame async for frame in stream_agui_sse(source)]
+    assert len(frames) == 2
+    assert "not a stream of chunks" in frames[1].decode()
+    assert remedy in frames[1].decode()

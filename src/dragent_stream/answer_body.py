@@ -86,13 +86,14 @@ class AnswerBody(Generic[E]):
         glance, decoder, patterns = self._glance, self._decoder, self._patterns
         at, size = 0, len(frames)
         while at < size and not decoder.done:
-            if self._between_frames:
+            if self._between_frames and patterns.choice_index == glance.choice_index:
                 known = len(events)
                 at = patterns.take(frames, at, glance.writers, events)
                 decoder.frames_read += len(events) - known
                 if at == size:
                     return
-            stop = size if patterns.hopeless else frames.index("\n\n", at) + 2
+            stop = -1 if patterns.hopeless else frames.find("\n\n", at)
+            stop = size if stop < 0 else stop + 2
             frame = frames[at:stop]
             self._decode(frame.encode(), events)
             patterns.learn(frame, glance.choice_index)

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from pydantic_core import from_json
 
-from dragent_stream.plain_chunks import Glance, Writers
+from dragent_stream.plain_chunks import NO_CHOICE, Glance, Writers
 from dragent_stream.well_formed import is_well_formed
 
 __all__ = ["FramePatterns"]
@@ -30,6 +30,7 @@ _HOLE = re.compile(r'("(?<!\\")(?:content|reasoning_content|reasoning|arguments)
 _PADDING = re.compile(r'"(?<!\\")obfuscation": ?"([0-9A-Za-z]*)"')
 _PROBE = "probe"
 _PATIENCE = 8
+_LONGEST_HEAD = 4096  # what is looked through in vain for each frame of another kind
 _MOST = 256  # patterns of one stream; parallel calls have one each
 
 
@@ -74,16 +75,19 @@ class FramePatterns:
     """The patterns of the frames of one stream.
 
     A stream whose frames differ elsewhere too (a time) is given up after a few tries; padding may differ.
+
+    Attributes:
+        choice_index: The `index` of the choice that was followed when the patterns were learned.
     """
 
-    __slots__ = ("_choice_index", "_last", "_learned", "_longest", "_marks", "_misses", "_patterns")
+    __slots__ = ("_last", "_learned", "_longest", "_marks", "_misses", "_patterns", "choice_index")
 
     def __init__(self) -> None:
         self._patterns: dict[str, _Pattern] = {}  # by head
         self._last: _Pattern | None = None
         self._marks: tuple[str, ...] = ()  # what the heads end with
         self._longest = 0
-        self._choice_index: int | None = None
+        self.choice_index = NO_CHOICE
         self._learned = set[str | int]()
         self._misses = 0
 
@@ -151,17 +155,17 @@ class FramePatterns:
                 return found
         return None
 
-    def learn(self, frame: str, choice_index: int | None) -> None:
+    def learn(self, frame: str, choice_index: int) -> None:
         """Take a frame that had to be parsed as the pattern of later ones, if it can be one.
 
         Args:
             frame: `data: {…}`, in one line, and a blank line.
             choice_index: The `index` of the choice that is followed.
         """
-        if choice_index != self._choice_index or len(self._patterns) >= _MOST:
+        if choice_index != self.choice_index or len(self._patterns) >= _MOST:
             self._patterns.clear()
             self._last = None
-            self._choice_index = choice_index
+            self.choice_index = choice_index
         if self.hopeless or not (frame.startswith("data: {") and frame.endswith("\n\n") and frame.count("\n") == 2):
             return
         holes = list(_HOLE.finditer(frame))
@@ -169,6 +173,8 @@ class FramePatterns:
             return
         hole = holes[0]
         head, tail = frame[: hole.start(2)], frame[hole.end(2) :]
+        if len(head) > _LONGEST_HEAD:
+            return
         if (known := self._patterns.get(head)) and known.end(tail, 0) == len(tail):
             return  # it matched, but something had to be decided
         try:

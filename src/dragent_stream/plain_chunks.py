@@ -3,6 +3,9 @@
 This is the path of nearly every token, so it only looks: a key that it does not know, with a value, makes the chunk
 unusual, and whatever is unusual is left to `ChunkReader.read`, which reads the same chunk to the same effect. What may
 go on without a decision is the ledger's to say: it offers a writer for it, or none.
+
+Not looked for, because each look costs every token a thirtieth: usage and errors inside a choice and usage in `x_groq`,
+which come with a finish reason; another model name, which the chunk that has the usage repeats.
 """
 
 # A membership test and a subscript cost half of what a call of `get` costs. Narrowing to dict leaves its items unknown.
@@ -16,7 +19,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from dragent_stream.well_formed import well_formed
 
-__all__ = ["TEXT", "THOUGHT", "Glance", "Writers"]
+__all__ = ["NO_CHOICE", "TEXT", "THOUGHT", "Glance", "Writers"]
 
 E = TypeVar("E")
 
@@ -29,6 +32,8 @@ Text by the key `content`, a thought by `reasoning_content` and `reasoning`, the
 TEXT: Final = "content"
 THOUGHT: Final = ("reasoning_content", "reasoning")
 
+NO_CHOICE: Final = -1
+
 _is_ascii = str.isascii  # a TypeError for what is no string
 
 
@@ -36,14 +41,14 @@ class Glance(Generic[E]):
     """Looks at the chunks of one stream.
 
     Attributes:
-        choice_index: The `index` of the choice that is followed; None before the first chunk was read.
+        choice_index: The `index` of the choice that is followed; `NO_CHOICE` before one was read.
         writers: The ledger's `Writers`. They are given text that is well-formed and never empty.
     """
 
     __slots__ = ("choice_index", "writers")
 
     def __init__(self, writers: Writers[E]) -> None:
-        self.choice_index: int | None = None
+        self.choice_index = NO_CHOICE
         self.writers = writers
 
     def event(self, chunk: Any) -> E | None:

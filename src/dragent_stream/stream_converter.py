@@ -5,11 +5,14 @@ from __future__ import annotations
 import inspect
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from io import IOBase
+from os import PathLike
 from types import TracebackType
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from ag_ui.core import BaseEvent
+from pydantic import BaseModel
 
 from dragent_stream.answer_body import AnswerBody, cut_off
 from dragent_stream.chunks import Chunk, ChunkReader
@@ -100,7 +103,8 @@ class ChunkConverter(Generic[E]):
         if isinstance(chunk, (bytearray, memoryview)):
             return self._read_body(bytes(cast("bytes", chunk)))
         record = self._reader.read(chunk)
-        self._plain.choice_index = self._reader.choice_index
+        if self._reader.choice_index is not None:
+            self._plain.choice_index = self._reader.choice_index
         if record is not None:
             self._act(record)
         return ledger.drain()
@@ -186,24 +190,26 @@ class ChunkConverter(Generic[E]):
             (ledger.reasoning if is_thought else ledger.text)(piece)
         if self._think:
             ledger.hot.pop(TEXT, None)
+            if self._think.held:
+                ledger.hot.clear()  # what is held comes before whatever else may go on
 
 
 class _ThinkTags:
     """Splits content at `<think>` tags; holds back only what could be the beginning of one."""
 
-    __slots__ = ("_held", "_inside")
+    __slots__ = ("_inside", "held")
 
     _TAG = re.compile(r"<(/?)(?:think|thinking|reasoning)>")
     _MAY_BE_TAG = re.compile(r"<[/a-z]{0,10}$")
     _TAGS = tuple(f"<{slash}{name}>" for slash in ("", "/") for name in ("think", "thinking", "reasoning"))
 
     def __init__(self) -> None:
-        self._held = ""
+        self.held = ""
         self._inside = False
 
     def feed(self, text: str) -> list[tuple[bool, str]]:
         """(is a thought, text) pieces that are certain by now."""
-        text = self._held + text
+        text = self.held + text
         pieces: list[tuple[bool, str]] = []
         at = 0
         for tag in self._TAG.finditer(text):
@@ -215,13 +221,13 @@ class _ThinkTags:
         rest = text[at:]
         beginning = self._MAY_BE_TAG.search(rest)
         keep = beginning and any(tag.startswith(beginning[0]) for tag in self._TAGS)
-        self._held = beginning[0] if beginning and keep else ""
-        pieces.append((self._inside, rest[: len(rest) - len(self._held)]))
+        self.held = beginning[0] if beginning and keep else ""
+        pieces.append((self._inside, rest[: len(rest) - len(self.held)]))
         return [piece for piece in pieces if piece[1]]
 
     def flush(self) -> list[tuple[bool, str]]:
         """What was held back was no tag."""
-        held, self._held = self._held, ""
+        held, self.held = self.held, ""
         return [(self._inside, held)] if held else []
 
 
@@ -302,10 +308,7 @@ class Upstream:
     async def __aenter__(self) -> AsyncIterator[Any]:
         if inspect.isawaitable(self._source):
             self._source = await self._source
-        source = self._source
-        self._upstream = (
-            aiter(cast("AsyncIterable[Any]", source)) if isinstance(source, AsyncIterable) else _each(source)
-        )
+        self._upstream = _iterator(self._source)
         return self._upstream
 
     async def __aexit__(
@@ -325,6 +328,22 @@ class Upstream:
                     logger.debug("the upstream did not close", exc_info=refusal)
             if scope.cancelled_caught:
                 logger.warning("the upstream did not close within %g s and is left behind", self._close_timeout)
+
+
+def _iterator(source: object) -> AsyncIterator[Any]:
+    kind = type(source).__name__
+    if isinstance(source, AsyncIterable):
+        return aiter(cast("AsyncIterable[Any]", source))
+    remedy = "give an iterable of chunks, or an async one"
+    if isinstance(source, str | PathLike | IOBase):
+        remedy = "replay_trace(path) gives the chunks of a recording"
+    elif isinstance(source, bytes | bytearray | memoryview):
+        remedy = "give the reads of the body, or [body]"
+    elif isinstance(source, Mapping | BaseModel):  # their items are fields
+        remedy = "give a list for a single chunk: [chunk]"
+    elif isinstance(source, Iterable):
+        return _each(cast("Iterable[Any]", source))
+    raise ConversionError(f"the chunk source is a {kind}, not a stream of chunks; {remedy}")
 
 
 def _closer(upstream: object) -> Callable[[], Any] | None:

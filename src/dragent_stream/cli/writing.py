@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Generator
@@ -29,6 +30,8 @@ def output(path: str | None) -> Generator[Write]:
         sys.stdout.buffer.flush()
         return
     target = Path(path)
+    if not target.parent.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "no such directory", str(target.parent))
     beside = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with beside.open("wb") as file:
