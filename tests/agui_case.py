@@ -110,6 +110,11 @@ def wire(event: Any) -> Event:
     return json.loads(frame[6:])
 
 
+def delta(finish: str | None = None, *, chunk_id: str = "c", **fields: Any) -> dict[str, Any]:
+    """A chunk of one choice."""
+    return {"id": chunk_id, "choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
+
+
 def both_writers(case: dict[str, Any], feed: list[Any] | None = None) -> list[Event]:
     """Convert through both writers; they must say the same."""
     items = feed_of(case) if feed is None else feed

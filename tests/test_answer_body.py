@@ -7,13 +7,9 @@ import time
 from typing import Any
 
 import pytest
-from agui_case import both_writers, order_of, texts
+from agui_case import both_writers, delta, order_of, texts
 
 from dragent_stream import answer_body, stream_agui_sse
-
-
-def delta(finish: str | None = None, *, chunk_id: str = "c", **fields: Any) -> dict[str, Any]:
-    return {"id": chunk_id, "choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
 
 
 def run(*reads: Any) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ import anyio
 import pytest
 from ag_ui.core import RunErrorEvent
 from ag_ui_validate.pytest_plugin import validate_agui
-from agui_case import both_writers, calls, convert, counted_ids, order_of, texts, wire
+from agui_case import both_writers, calls, convert, counted_ids, delta, order_of, texts, wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,10 +32,6 @@ from dragent_stream.events import ModelEvents, WireEvents
 from dragent_stream.stream_converter import convert_chunks_to_agui_events
 
 CASE: dict[str, Any] = {}
-
-
-def delta(finish: str | None = None, *, chunk_id: str = "c", **fields: Any) -> dict[str, Any]:
-    return {"id": chunk_id, "choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
 
 
 def call(

@@ -13,7 +13,7 @@ from dragent_stream.frame_pattern import FramePatterns
 from dragent_stream.plain_chunks import Glance
 from dragent_stream.sse import ChatSSEDecoder
 
-__all__ = ["AnswerBody", "BodyChunks", "chunks_of_bodies", "cut_off", "has_finish"]
+__all__ = ["AnswerBody", "BodyChunks", "chunks_of_bodies", "cut_off", "ends_answer"]
 
 E = TypeVar("E")
 
@@ -23,12 +23,15 @@ def cut_off() -> UpstreamError:
     return UpstreamError("the answer ended without finish_reason and without [DONE]")
 
 
-def has_finish(chunk: Mapping[str, Any]) -> bool:
-    """A choice of the chunk says why the model stopped."""
+def ends_answer(chunk: Mapping[str, Any]) -> bool:
+    """The chunk is an error, or a choice of it says why the model stopped."""
     choices = chunk.get("choices")
-    return isinstance(choices, list) and any(
-        isinstance(choice, dict) and cast("dict[str, Any]", choice).get("finish_reason")
-        for choice in cast("list[object]", choices)
+    return bool(chunk.get("error")) or (
+        isinstance(choices, list)
+        and any(
+            isinstance(choice, dict) and cast("dict[str, Any]", choice).get("finish_reason")
+            for choice in cast("list[object]", choices)
+        )
     )
 
 
@@ -130,7 +133,7 @@ class BodyChunks:
         return self._noted(self._decoder.flush()) if self._decoder else []
 
     def _noted(self, chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        self._finished = self._finished or any(has_finish(chunk) or chunk.get("error") for chunk in chunks)
+        self._finished = self._finished or any(map(ends_answer, chunks))
         return chunks
 
 

@@ -141,8 +141,7 @@ class ChunkReader:
         usage = fields.get("usage") or (choice and choice.get("usage"))
         if not usage and (groq := fields_of(fields.get("x_groq"))):
             usage = groq.get("usage")
-        if usage:
-            record.usage = read_usage(usage)
+        record.usage = read_usage(usage)
         record.error = _error(fields) or (_error(choice) if choice else None)
         if choice:
             self._read_choice(choice, record)

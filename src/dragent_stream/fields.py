@@ -16,14 +16,16 @@ def fields_of(value: object) -> Fields | None:
         return cast("dict[str, Any]", value)
     if type(value) in _PLAIN:
         return None
-    extra = getattr(value, "__pydantic_extra__", _NOTHING)
-    if extra is _NOTHING and isinstance(value, Mapping):
-        return cast("Fields", value)
+    extra: Fields | None = getattr(value, "__pydantic_extra__", _NOTHING)
+    if extra is _NOTHING:
+        if isinstance(value, Mapping):
+            return cast("Fields", value)
+        extra = None
     fields = getattr(value, "__dict__", None)
     if not isinstance(fields, dict) or isinstance(value, type):
         return None
-    return cast("dict[str, Any]", {**fields, **cast("Fields", extra)} if extra and extra is not _NOTHING else fields)
+    return cast("dict[str, Any]", {**fields, **extra} if extra else fields)
 
 
 _PLAIN = frozenset({type(None), str, int, float, bool, list, tuple, bytes})
-_NOTHING = object()
+_NOTHING: Any = object()

@@ -16,7 +16,7 @@ from typing import TypeVar
 from pydantic_core import from_json
 
 from dragent_stream.plain_chunks import NO_CHOICE, Glance, Writers
-from dragent_stream.well_formed import is_well_formed
+from dragent_stream.well_formed import well_formed
 
 __all__ = ["FramePatterns"]
 
@@ -125,7 +125,7 @@ class FramePatterns:
             end -= 1  # its closing mark belongs to the tail
             expected = text.startswith(pattern.on, end)
             stop = end if expected else pattern.end(text, end)
-            if stop < 0 or not delta or not (delta.isascii() or is_well_formed(delta)):
+            if stop < 0 or not delta or not (delta.isascii() or well_formed(delta) is delta):
                 break
             add(write(delta))
             last = pattern

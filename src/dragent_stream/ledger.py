@@ -385,11 +385,8 @@ class RunLedger(Generic[E]):
             return
         if call.closed or call.held_result is not None or writer.high:
             hot.pop(index, None)
-            return
-        if index in hot:
-            return
-
-        hot[index] = _Fragments(call, index, hot).write
+        elif index not in hot:
+            hot[index] = _Fragments(call, index, hot).write
 
     def finish_answer(self, reason: Finish) -> None:
         """The model said why it stopped."""

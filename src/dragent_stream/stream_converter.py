@@ -96,12 +96,10 @@ class ChunkConverter(Generic[E]):
         ledger = self.ledger
         if ledger.finished:
             return []
-        if isinstance(chunk, bytes):
-            return self._read_body(chunk)
+        if isinstance(chunk, (bytes, bytearray, memoryview)):
+            return self._read_body(bytes(cast("bytes", chunk)))
         if isinstance(chunk, AgentStep):
             return self.steps.feed(chunk.step)
-        if isinstance(chunk, (bytearray, memoryview)):
-            return self._read_body(bytes(cast("bytes", chunk)))
         record = self._reader.read(chunk)
         if self._reader.choice_index is not None:
             self._plain.choice_index = self._reader.choice_index

@@ -28,12 +28,12 @@ from typing import IO, Any, Literal, NamedTuple, TypeVar, cast
 import anyio
 from pydantic_core import PydanticSerializationError, to_json
 
-from dragent_stream.answer_body import BodyChunks, cut_off, has_finish
+from dragent_stream.answer_body import BodyChunks, cut_off, ends_answer
 from dragent_stream.errors import SSEError, TraceFormatError, UpstreamError
 from dragent_stream.events import WireEvents
 from dragent_stream.fields import fields_of
 from dragent_stream.ledger import RunLedger
-from dragent_stream.options import ConverterOptions
+from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
 from dragent_stream.sse import ChatSSEDecoder
 from dragent_stream.step_adaptor import AgentStep
 from dragent_stream.stream_converter import ChunkConverter, ChunkSource, Upstream
@@ -105,7 +105,7 @@ async def record_chunks(
         bodies = BodyChunks()
         out.write(_json({"dragent_trace": TRACE_VERSION, **metadata}) + "\n")
         try:
-            async with Upstream(chunks, ConverterOptions().close_timeout) as upstream:
+            async with Upstream(chunks, DEFAULT_OPTIONS.close_timeout) as upstream:
                 async for chunk in upstream:
                     if isinstance(chunk, bytes):
                         for held in bodies.read(chunk):
@@ -335,7 +335,7 @@ def _read_sse(head: bytes, pieces: Iterator[bytes], name: str, problem: Problem)
                 text = str(error.get("message"))
                 problem(TraceFormatError(text, source=name, remedy="the frame is left out"))
                 continue
-            finished = finished or bool(chunk.get("error")) or has_finish(chunk)
+            finished = finished or ends_answer(chunk)
             yield TraceRecord(number, None, "chunk", chunk)
 
     try:

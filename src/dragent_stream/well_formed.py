@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["is_well_formed", "well_formed"]
-
-
-def is_well_formed(text: str) -> bool:
-    """No half of a surrogate pair is in the text: it can be written as UTF-8."""
-    return text.isascii() or well_formed(text) is text
+__all__ = ["well_formed"]
 
 
 def well_formed(text: str) -> str:

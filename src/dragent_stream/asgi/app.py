@@ -35,7 +35,7 @@ from dragent_stream.asgi.runs import ActiveRuns, Run, RunRefusedError
 from dragent_stream.asgi_response import EventStreamResponse
 from dragent_stream.errors import missing_extra
 from dragent_stream.events import WireEvents
-from dragent_stream.options import ConverterOptions
+from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
 from dragent_stream.run import frames_of_a_chunk, ledger_for, run_events
 from dragent_stream.stream_converter import ChunkSource, error_text
 
@@ -102,7 +102,7 @@ def create_app(
     endpoint = _RunEndpoint(
         agent,
         runs,
-        options=options or ConverterOptions(),
+        options=options or DEFAULT_OPTIONS,
         expose_errors=expose_errors,
         identify=identify,
         max_body_bytes=max_body_bytes,

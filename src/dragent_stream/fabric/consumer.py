@@ -22,7 +22,7 @@ from dragent_stream.errors import UpstreamError
 from dragent_stream.events import ModelEvents, WireEvents
 from dragent_stream.fabric.contract import field
 from dragent_stream.ledger import RunLedger
-from dragent_stream.options import ConverterOptions
+from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
 from dragent_stream.run import ledger_for
 from dragent_stream.stream_converter import ChunkConverter, error_text
 from dragent_stream.usage import Usage
@@ -210,7 +210,7 @@ def _fail(converter: ChunkConverter[E], error: Exception, code: object) -> list[
 
 def _public(options: ConverterOptions | None) -> ConverterOptions:
     """Options under which no text of Fabric, of its adapter or of a provider reaches the client unasked."""
-    options = options or ConverterOptions()
+    options = options or DEFAULT_OPTIONS
     return options if options.public_error else replace(options, public_error=_fixed_text)
 
 

@@ -20,7 +20,7 @@ from dragent_stream.fabric.contract import INVALID_CHUNK, OVERSIZED_CHUNK
 from dragent_stream.fabric.deadline import TurnDeadline
 from dragent_stream.fabric.normalize import ChunkNormalizer, ReadyChunk
 from dragent_stream.fabric.summary import TurnSummary
-from dragent_stream.options import ConverterOptions
+from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
 from dragent_stream.stream_converter import ChunkSource, Upstream, error_text
 
 __all__ = ["Lifespan", "Prepare", "StreamTarget", "TurnOutcome", "TurnSource"]
@@ -85,7 +85,7 @@ class StreamTarget:
         self._lifespan = lifespan
         self._prepare = prepare
         self._model = model
-        self._options = options or ConverterOptions()
+        self._options = options or DEFAULT_OPTIONS
         self._stack = AsyncExitStack()
 
     async def start(self, payload: Any) -> None:

@@ -24,7 +24,7 @@ from dragent_stream.nat.identity import IdentityError, request_user
 from dragent_stream.nat.imports import ChatRequest, Context, GlobalTypeConverter, IntermediateStep, SessionManager
 from dragent_stream.nat.messages import chat_request
 from dragent_stream.nat.workflow import raw_chunks
-from dragent_stream.options import ConverterOptions
+from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
 from dragent_stream.response import DRAgentEventResponse
 from dragent_stream.run import ledger_for
 from dragent_stream.step_adaptor import StepConverter
@@ -51,7 +51,7 @@ class AguiRoute:
         self, session_manager: SessionManager, *, options: ConverterOptions | None = None, keep_alive: float = 15.0
     ) -> None:
         self._session_manager = session_manager
-        self._options = options or ConverterOptions()
+        self._options = options or DEFAULT_OPTIONS
         self._keep_alive = keep_alive
 
     async def __call__(self, request: Request) -> Any:
