@@ -21,8 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, Literal, TypeVar, cast
 
-from dragent_stream.chunks import Finish, ToolCallDelta
+from dragent_stream.chunk_record import ToolCallDelta
 from dragent_stream.events import EventWriter, ModelEvents
+from dragent_stream.finish_reasons import Finish
 from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
 from dragent_stream.plain_chunks import TEXT, THOUGHT, Writers
 from dragent_stream.tool_calls import CallState, ToolCall, TurnCalls

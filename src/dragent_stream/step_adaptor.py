@@ -29,13 +29,13 @@ from typing import Any, Generic, TypeVar, cast
 
 from pydantic_core import to_json, to_jsonable_python
 
-from dragent_stream.chunks import json_text
 from dragent_stream.errors import ConversionError
 from dragent_stream.fields import Fields, fields_of
 from dragent_stream.ledger import OpenMessage, RunLedger
 from dragent_stream.options import ConverterOptions
 from dragent_stream.tool_calls import ToolCall
 from dragent_stream.usage import read_usage
+from dragent_stream.values import json_text
 from dragent_stream.well_formed import well_formed
 
 __all__ = ["AgentStep", "StepConverter"]

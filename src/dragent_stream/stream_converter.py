@@ -15,7 +15,9 @@ from ag_ui.core import BaseEvent
 from pydantic import BaseModel
 
 from dragent_stream.answer_body import AnswerBody, cut_off
-from dragent_stream.chunks import Chunk, ChunkReader
+from dragent_stream.chunk_record import Chunk
+from dragent_stream.chunks import ChunkReader
+from dragent_stream.content_parts import result_text
 from dragent_stream.errors import ConversionError, SSEError, UpstreamError
 from dragent_stream.ledger import RunLedger
 from dragent_stream.options import ConverterOptions
@@ -100,10 +102,10 @@ class ChunkConverter(Generic[E]):
             return self._read_body(bytes(cast("bytes", chunk)))
         if isinstance(chunk, AgentStep):
             return self.steps.feed(chunk.step)
-        record = self._reader.read(chunk)
+        records = self._reader.read(chunk)
         if self._reader.choice_index is not None:
             self._plain.choice_index = self._reader.choice_index
-        if record is not None:
+        for record in records:
             self._act(record)
         return ledger.drain()
 
@@ -168,7 +170,8 @@ class ChunkConverter(Generic[E]):
             ledger.tool_call(delta)
         if record.tool_result:
             ledger.steps_seen = True
-            ledger.keep(ledger.tool_result(*record.tool_result))
+            result = record.tool_result
+            ledger.keep(ledger.tool_result(result.call_id, result_text(result.content)))
         if record.usage:
             self.usage = record.usage
             provider = well_formed(record.provider)

@@ -23,7 +23,7 @@ import re
 from enum import Enum, auto
 from typing import Any
 
-from dragent_stream.chunks import ToolCallDelta
+from dragent_stream.chunk_record import ToolCallDelta
 
 __all__ = ["CallState", "ToolCall", "TurnCalls"]
 
