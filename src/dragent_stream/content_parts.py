@@ -45,10 +45,9 @@ def result_text(content: object) -> str:
 
 
 def agui_parts(content: object) -> list[dict[str, Any]] | None:
-    """A tool's content parts as AG-UI's, for clients that speak 1.0; None where there is nothing but text, or a part
-    that AG-UI does not have.
+    """A tool's content parts as AG-UI's, for clients that speak 1.0.
 
-    Read are the image, audio, video and file parts of LangChain, Chat Completions, Anthropic and MCP.
+    None where there is nothing but text, and where a part has no counterpart in AG-UI. Read are the image, audio, video and file parts of LangChain, Chat Completions, Anthropic and MCP.
     """
     if not isinstance(content, list | tuple):
         return None
