@@ -39,6 +39,8 @@ class Chunk:
         message: The id of the LangChain message that this is a piece of. Each message is a turn of its own, and several
             may be open at once (parallel nodes of a graph). Empty for chat chunks, whose ids say nothing about that.
         step: The step of the graph that the message belongs to, where it is known: a message of an earlier step is over.
+        graph: Which graph counts these steps: "" for the outermost, else the namespace of a subgraph. Steps of two graphs
+            cannot be compared.
         whole: The message is complete. One that was streamed before under the same id is repeated by it.
         last: This was the last piece of the message.
     """
@@ -48,6 +50,7 @@ class Chunk:
     provider: str = ""
     message: str = ""
     step: int | None = None
+    graph: str = ""
     whole: bool = False
     last: bool = False
     reasoning: str = ""
