@@ -14,13 +14,17 @@ __all__ = ["Chunk", "ToolCallDelta", "ToolResult"]
 
 @dataclass(slots=True)
 class ToolCallDelta:
-    """One entry of `delta.tool_calls`; what the provider left out or left blank is None or empty."""
+    """One entry of `delta.tool_calls`; what the provider left out or left blank is None or empty.
+
+    `custom`: the tool takes free text instead of JSON (OpenAI's custom tools), and `arguments` is a piece of it.
+    """
 
     index: int | None
     id: str
     name: str
     arguments: str
     signature: str = ""
+    custom: bool = False
 
 
 @dataclass(slots=True)
@@ -39,8 +43,7 @@ class Chunk:
         message: The id of the LangChain message that this is a piece of. Each message is a turn of its own, and several
             may be open at once (parallel nodes of a graph). Empty for chat chunks, whose ids say nothing about that.
         step: The step of the graph that the message belongs to, where it is known: a message of an earlier step is over.
-        graph: Which graph counts these steps: "" for the outermost, else the namespace of a subgraph. Steps of two graphs
-            cannot be compared.
+        lane: The graph, or the part of one, whose steps are counted together.
         whole: The message is complete. One that was streamed before under the same id is repeated by it.
         last: This was the last piece of the message.
     """
@@ -50,7 +53,7 @@ class Chunk:
     provider: str = ""
     message: str = ""
     step: int | None = None
-    graph: str = ""
+    lane: str = ""
     whole: bool = False
     last: bool = False
     reasoning: str = ""

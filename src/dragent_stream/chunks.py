@@ -24,23 +24,23 @@ the text (guoqingbao/xinfer#383), audio, images, logprobs, citations, token ids,
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
+from dragent_stream.choices import FollowedChoice
 from dragent_stream.chunk_record import Chunk, ToolCallDelta, ToolResult
 from dragent_stream.content_parts import text_and_reasoning
 from dragent_stream.errors import UpstreamError
 from dragent_stream.fields import Fields, fields_of
 from dragent_stream.finish_reasons import read_finish
 from dragent_stream.langchain_messages import LangChainReader
+from dragent_stream.reported_errors import looks_like_error, read_error
 from dragent_stream.usage import read_usage
 from dragent_stream.values import arguments_of, first_text, index_of, text_of
 
 __all__ = ["ChunkReader"]
 
-logger = logging.getLogger("dragent_stream")
-
+_DESCRIPTION = frozenset({"created", "id", "model", "object", "provider", "service_tier", "system_fingerprint", "usage"})
 _SNAPSHOT_MIN = 12  # a shorter common beginning may be chance: "ha", "ha"
 
 
@@ -48,88 +48,105 @@ class ChunkReader:
     """Reads the chunks of one stream; remembers only which choice it follows and what was streamed.
 
     Attributes:
-        ignored_choices: How many choices beside the followed one were passed over.
-        unknown_chunks: How many chunks of a kind that nobody knows were skipped.
+        understood: How many chunks said something that is known, if only that the model has begun.
+        unknown: How many chunks of a kind that nobody knows were skipped.
         first_unknown: The first of them.
-        choice_index: The `index` of the choice that is followed; None before the first one.
     """
 
     __slots__ = (
-        "_counting",
+        "_calls_due",
+        "_choice",
         "_details",
+        "_has_calls",
         "_langchain",
         "_streamed",
-        "choice_index",
+        "_thinking",
         "first_unknown",
-        "ignored_choices",
-        "unknown_chunks",
+        "understood",
+        "unknown",
     )
 
     def __init__(self) -> None:
-        self.ignored_choices = 0
-        self.unknown_chunks = 0
+        self.understood = 0
+        self.unknown = 0
         self.first_unknown: object = None
-        self.choice_index: int | None = None
-        self._counting = False
-        self._streamed = False
-        self._details = ""
+        self._choice = FollowedChoice()
         self._langchain = LangChainReader()
+        self._details = _Details()
+        self._streamed = False
+        self._thinking = False  # Gemini's flag said that the content is a thought
+        self._has_calls = False
+        self._calls_due = False  # the answer ended in tool calls, but brought none
+
+    @property
+    def choice_index(self) -> int | None:
+        """The `index` of the choice that is followed; None before the first one."""
+        return self._choice.index
+
+    @property
+    def ignored_choices(self) -> int:
+        """How many choices beside the followed one were passed over."""
+        return self._choice.ignored
 
     def read(self, chunk: object) -> Sequence[Chunk]:
         """The records of one chunk: one, several for what brings whole messages, none for a heartbeat.
 
-        None also for what nobody knows: it is counted in `unknown_chunks`.
+        None also for what nobody knows: it is counted in `unknown`.
         """
         if chunk is None:
             return ()
+        records = self._read(chunk)
+        if records is None:
+            self.unknown += 1
+            self.first_unknown = chunk if self.first_unknown is None else self.first_unknown
+            return ()
+        self.understood += 1
+        return records
+
+    def finish(self) -> Sequence[Chunk]:
+        """What was kept back until the end of the stream."""
+        records = [self._completion(chunk, choice) for chunk, choice in self._choice.finish()]
+        if calls := self._calls_of_other():
+            records.append(calls)
+        return records
+
+    def _read(self, chunk: object) -> Sequence[Chunk] | None:
         if isinstance(chunk, str):
             self._streamed = True
             return (Chunk(text=chunk),)
         fields = fields_of(chunk)
         if fields and fields.get("role") == "tool" and (call_id := text_of(fields.get("tool_call_id"))):
             return (Chunk(tool_result=ToolResult(call_id, fields.get("content"))),)
-        if fields and ("choices" in fields or _is_completion(fields)):
-            return (self._read_completion(fields),)
-        records = self._langchain.read(chunk)
-        if records is not None:
-            return records
-        self.unknown_chunks += 1
-        self.first_unknown = chunk if self.first_unknown is None else self.first_unknown
-        return ()
+        if not fields or not ("choices" in fields or _is_completion(fields)):
+            return self._langchain.read(chunk)
+        if "delta" in fields and "choices" not in fields:
+            choice = {"delta": fields["delta"], "finish_reason": fields.get("finish_reason")}
+            return (self._completion(fields, choice),)
+        records = [self._completion(part, choice) for part, choice in self._choice.of(fields)]
+        if fields.get("object") == "chat.completion" and (calls := self._calls_of_other()):
+            records.append(calls)
+        return records
 
-    def _read_completion(self, fields: Fields) -> Chunk:
+    def _calls_of_other(self) -> Chunk | None:
+        """The calls of an answer that was split over two choices."""
+        calls = self._choice.calls_of_other()
+        if not (calls and self._calls_due):
+            return None
+        return self._completion({}, {"delta": {"tool_calls": calls}, "finish_reason": "tool_calls"})
+
+    def _completion(self, fields: Fields, choice: Fields | None) -> Chunk:
         record = Chunk(id=text_of(fields.get("id")), model=text_of(fields.get("model")))
         record.provider = text_of(fields.get("provider"))
-        choice = self._choose(fields)
         usage = fields.get("usage") or (choice and choice.get("usage"))
         if not usage and (groq := fields_of(fields.get("x_groq"))):
             usage = groq.get("usage")
         record.usage = read_usage(usage)
-        record.error = _error(fields) or (_error(choice) if choice else None)
+        record.error = read_error(fields)
         if choice:
+            if error := choice.get("error"):
+                record.error = record.error or read_error({"error": error})
             self._read_choice(choice, record)
         return record
-
-    def _choose(self, fields: Fields) -> Fields | None:
-        """The followed choice of this chunk."""
-        if "delta" in fields and "choices" not in fields:
-            return {"delta": fields["delta"], "finish_reason": fields.get("finish_reason")}
-        offered = fields.get("choices")
-        if not isinstance(offered, list | tuple):
-            return None
-        choices: list[Fields] = [found for item in cast("Iterable[object]", offered) if (found := fields_of(item))]
-        if not choices:
-            return None
-        if len(choices) == 1 and choices[0].get("index") == self.choice_index is not None:
-            return choices[0]
-        by_index = {index_of(choice.get("index")) or 0: choice for choice in reversed(choices)}
-        if self.choice_index is None:
-            self.choice_index = min(by_index)
-            self._counting = self.choice_index > 1
-        elif self._counting and len(by_index) == 1 and next(iter(by_index)) > self.choice_index:
-            self.choice_index = next(iter(by_index))
-        self.ignored_choices += len(choices) - (self.choice_index in by_index)
-        return by_index.get(self.choice_index)
 
     def _read_choice(self, choice: Fields, record: Chunk) -> None:
         delta = fields_of(choice.get("delta"))
@@ -142,16 +159,25 @@ class ChunkReader:
             self._read_delta(delta, record)
         reason = text_of(choice.get("finish_reason"))
         record.finish = read_finish(reason)
+        if record.tool_calls:
+            self._has_calls = True
+        if record.finish:
+            self._calls_due = record.finish == "calls" and not self._has_calls
+            self._has_calls = False
         if record.finish == "failed":
             record.error = record.error or UpstreamError(f"the model's answer ended with finish_reason {reason!r}")
 
     def _read_delta(self, delta: Fields, record: Chunk) -> None:
         role = delta.get("role")
         if not role or role == "assistant":
-            record.text, thought = text_and_reasoning(delta.get("content"))
+            text, thought = text_and_reasoning(delta.get("content"))
+            record.reasoning = self._reasoning(delta, record.encrypted) + thought
+            if text:
+                text, flagged = self._gemini_thought(delta, text)
+                record.reasoning += flagged
+            record.text = text
             if isinstance(refusal := delta.get("refusal"), str):
                 record.text += refusal
-            record.reasoning = self._reasoning(delta, record.encrypted) + thought
         elif role == "tool" and (call_id := text_of(delta.get("tool_call_id"))):
             record.tool_result = ToolResult(call_id, delta.get("content"))
         if isinstance(calls := delta.get("tool_calls"), list | tuple):
@@ -163,23 +189,72 @@ class ChunkReader:
                 ToolCallDelta(None, "", text_of(function.get("name")), arguments_of(function.get("arguments")))
             )
 
+    def _gemini_thought(self, delta: Fields, text: str) -> tuple[str, str]:
+        """The content as answer text and as a thought: Gemini flags thoughts, which then stand in `<thought>` tags."""
+        google = fields_of((fields_of(delta.get("extra_content")) or {}).get("google"))
+        if google and google.get("thought") is True:
+            said = text if self._thinking else text.removeprefix("<thought>")
+            self._thinking = True
+            return "", said
+        if self._thinking:
+            self._thinking = False
+            return text.removeprefix("</thought>"), ""
+        return text, ""
+
     def _reasoning(self, delta: Fields, encrypted: list[str]) -> str:
         """The delta's thought: as a string if any spelling holds one, else from the structured fields."""
         details = ""
-        for key in ("reasoning_details", "thinking_blocks"):
-            if not details and isinstance(entries := delta.get(key), list | tuple):
-                for item in cast("Iterable[object]", entries):
-                    if entry := fields_of(item):
-                        details += first_text(entry, "text", "summary", "thinking", "content")
-                        if value := first_text(entry, "signature") or first_text(entry, "data"):
-                            encrypted.append(value)
-        if said := first_text(delta, "reasoning_content", "reasoning"):
-            return said
-        if details and len(self._details) >= _SNAPSHOT_MIN and details.startswith(self._details):
-            details, self._details = details[len(self._details) :], details
+        for key in ("reasoning_details", "thinking_blocks", "thinking", "reasoning"):
+            entries = delta.get(key)
+            if isinstance(entries, Mapping):
+                entries = (cast("Fields", entries),)
+            if not details and isinstance(entries, list | tuple):
+                details = self._details.read(cast("Iterable[object]", entries), encrypted)
+        encrypted.extend(_opaque(delta))
+        return first_text(delta, "reasoning_content", "reasoning", "reasoning_text", "thinking", "thought") or details
+
+
+class _Details:
+    """Structured reasoning: `reasoning_details` (increments, or snapshots that grow), `thinking_blocks`."""
+
+    __slots__ = ("_index", "_so_far")
+
+    def __init__(self) -> None:
+        self._so_far = ""
+        self._index: int | None = None
+
+    def read(self, entries: Iterable[object], encrypted: list[str]) -> str:
+        """The new text of these entries; their signatures are added to `encrypted`."""
+        text = ""
+        for item in entries:
+            if not (entry := fields_of(item)):
+                continue
+            said = first_text(entry, "text", "summary", "thinking", "content")
+            if value := first_text(entry, "signature") or first_text(entry, "data"):
+                encrypted.append(value)
+            index = index_of(entry.get("index"))
+            if said and index is not None:
+                if self._index is not None and index != self._index and (text or self._so_far):
+                    text += "\n\n"  # a part of another index is a paragraph of its own (pydantic/pydantic-ai#4522)
+                self._index = index
+            text += said
+        if text and len(self._so_far) >= _SNAPSHOT_MIN and text.startswith(self._so_far):
+            text, self._so_far = text[len(self._so_far) :], text
         else:
-            self._details += details
-        return details
+            self._so_far += text
+        return text
+
+
+def _opaque(delta: Fields) -> Iterable[str]:
+    """Encrypted reasoning that stands in the delta itself: GitHub Copilot, the Responses API, Gemini, LiteLLM."""
+    if value := first_text(delta, "reasoning_opaque", "encrypted_content", "reasoning_signature"):
+        yield value
+    google = fields_of((fields_of(delta.get("extra_content")) or {}).get("google"))
+    specific = fields_of(delta.get("provider_specific_fields")) or {}
+    if value := first_text(google or {}, "thought_signature") or first_text(specific, "thought_signature"):
+        yield value
+    elif isinstance(values := specific.get("thought_signatures"), list | tuple):
+        yield from (value for value in cast("Iterable[object]", values) if isinstance(value, str) and value)
 
 
 def _tool_call(call: Fields) -> ToolCallDelta:
@@ -193,6 +268,7 @@ def _tool_call(call: Fields) -> ToolCallDelta:
         text_of(function.get("name")),
         arguments_of(arguments),
         _signature(call, function),
+        custom="custom" in call and "function" not in call,
     )
 
 
@@ -215,30 +291,11 @@ def _call_id(value: object) -> str:
 
 
 def _is_completion(fields: Fields) -> bool:
-    """A chunk without choices: of usage or an error, or the bare delta of one."""
-    return bool(fields.keys() & {"usage", "error", "object", "delta"}) or _is_flat_error(fields)
-
-
-def _is_flat_error(fields: Fields) -> bool:
-    return isinstance(fields.get("message"), str) and bool(fields.keys() & {"code", "type"})
-
-
-def _error(fields: Fields) -> UpstreamError | None:
-    error = fields.get("error")
-    if not error:
-        if fields.get("object") == "error" or (
-            "choices" not in fields and "delta" not in fields and _is_flat_error(fields)
-        ):
-            error = fields
-        else:
-            return None
-    if isinstance(error, str):
-        return UpstreamError(error)
-    details = fields_of(error) or {}
-    message = first_text(details, "message", "msg", "detail")
-    if not message:
-        code = details.get("code") or details.get("type")
-        message = (
-            f"the upstream reported an error ({code})" if code else "the upstream reported an error without a message"
-        )
-    return UpstreamError(message)
+    """A chunk without choices: of usage, an error or nothing but its own description; or the bare delta of one."""
+    if looks_like_error(fields):
+        return True
+    # Events of other APIs have these fields, too, and a type.
+    if "type" not in fields and any(fields_of(fields.get(name)) is not None for name in ("usage", "delta")):
+        return True
+    kind = fields.get("object")
+    return isinstance(kind, str) and kind.startswith("chat.completion") and fields.keys() <= _DESCRIPTION

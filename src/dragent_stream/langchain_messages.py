@@ -391,7 +391,7 @@ def _placed(record: Chunk, metadata: Fields) -> Chunk:
     step = metadata.get("langgraph_step")
     if isinstance(step, int):
         record.step = step
-        record.graph = text_of(metadata.get("langgraph_checkpoint_ns")).rpartition("|")[0]
+        record.lane = text_of(metadata.get("langgraph_checkpoint_ns")).rpartition("|")[0]
     return record
 
 

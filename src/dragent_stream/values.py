@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from dragent_stream.fields import Fields
 
-__all__ = ["arguments_of", "first_text", "index_of", "json_text", "text_of"]
+__all__ = ["arguments_of", "first_text", "index_of", "is_json", "json_text", "text_of"]
 
 _LONG_NUMBER = 20  # digits; Python refuses to read thousands of them
 
@@ -50,6 +50,27 @@ def arguments_of(value: object) -> str:
         return "" if value is None else json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         return json_text(value)
+
+
+def is_json(text: str) -> bool:
+    """The text is one JSON value, as a browser's `JSON.parse` sees it."""
+    try:
+        from_json(text, allow_inf_nan=False)
+    except ValueError:
+        pass
+    else:
+        return True
+    try:  # the fast parser refuses lone surrogates and deep nesting
+        json.loads(text, parse_constant=_no_number)
+    except RecursionError:
+        return True  # whoever wrote it was able to
+    except ValueError:
+        return False
+    return True
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(word)
 
 
 def json_text(value: object) -> str:
