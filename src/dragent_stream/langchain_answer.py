@@ -42,6 +42,7 @@ class Answer:
         "_model",
         "_sealed",
         "_signed",
+        "_thinks",
         "_thought",
         "_usage",
         "calls",
@@ -61,6 +62,7 @@ class Answer:
         self.calls: list[str] = []
         self.whole = False
         self.speaks = False
+        self._thinks = False
         self._thought: PartKey | None = None  # the part that the last piece of thought belongs to
         self._sealed: tuple[PartKey, str] | None = None  # a signature, which may come in pieces
         self._encrypted: set[str] = set()
@@ -74,8 +76,14 @@ class Answer:
         calls = calls_of(message)
         return bool(text or calls) and text == read_content(message["content"]).text.strip() and calls == self.calls
 
-    def read(self, message: Fields, *, whole: bool = False) -> Chunk:
-        """The record of a chunk of this message, or of the whole of it."""
+    def read(self, message: Fields, *, whole: bool = False, so_far: bool = False) -> Chunk:
+        """The record of a chunk of this message, or of what the whole of it has beyond its chunks.
+
+        Args:
+            message: Its fields.
+            whole: It is the whole message.
+            so_far: It is the message so far: all that came, and more.
+        """
         record = Chunk(id=self.id, message=self.id, whole=whole)
         record.last = message.get("chunk_position") == "last"
         metadata = fields_of(message.get("response_metadata")) or {}
@@ -86,10 +94,11 @@ class Answer:
         content = read_content(message["content"])
         if more:
             _read_more(more, content)
-        record.text = content.text
-        record.tool_calls = list(self._calls(message, more, whole=whole, last=record.last))
+        record.text = self._beyond(content.text) if whole or so_far else content.text
+        if not so_far:
+            record.tool_calls = list(self._calls(message, more, whole=whole, last=record.last))
         if content.thoughts:
-            record.reasoning = self._thoughts(content.thoughts)
+            record.reasoning = self._thoughts(content.thoughts, repeats=whole or so_far)
         if record.text or record.tool_calls:
             self.speaks = True
             self._thought = None
@@ -103,8 +112,8 @@ class Answer:
             record.encrypted = list(self._seal(content.encrypted, said=said, ends=ends))
         counts = message.get("usage_metadata") or (whole and (metadata.get("token_usage") or metadata.get("usage")))
         if counts and (usage := read_usage(counts)):
-            record.usage = self._more_usage(usage, whole=whole)
-            record.usage_adds = True
+            record.usage = usage if whole else self._more_usage(usage)
+            record.usage_adds = not whole
             record.model = self._model
         if record.text:
             self.text.append(record.text)
@@ -113,13 +122,23 @@ class Answer:
 
     def rest(self) -> Chunk | None:
         """What is still held back when the stream ends."""
-        return Chunk(id=self.id, message=self.id, encrypted=list(self._seal((), said=True, ends=True))) if (
-            self._sealed
-        ) else None
+        return (
+            Chunk(id=self.id, message=self.id, encrypted=list(self._seal((), said=True, ends=True)))
+            if (self._sealed)
+            else None
+        )
 
-    def _thoughts(self, pieces: Iterable[tuple[PartKey, str]]) -> str:
-        """The pieces as one text; another part begins a paragraph."""
+    def _beyond(self, whole: str) -> str:
+        """What a whole text has beyond the pieces; nothing where it is another text, since those cannot be taken back."""
+        said = "".join(self.text)
+        return whole[len(said) :] if whole.startswith(said) else ""
+
+    def _thoughts(self, pieces: Iterable[tuple[PartKey, str]], *, repeats: bool) -> str:
+        """The pieces as one text; another part begins a paragraph. A thought that `repeats` one is not told again."""
         said = ""
+        if repeats and self._thinks:
+            return said
+        self._thinks = True
         for part, piece in pieces:
             if self._thought not in (None, part):
                 said += "\n\n"
@@ -153,8 +172,8 @@ class Answer:
         calls = [call for item in cast("Iterable[object]", fragments) if (call := fields_of(item))]
         if not calls:
             calls = [call for key in ("tool_calls", "invalid_tool_calls") for call in _entries(message, key)]
-            if not whole and last and self.calls:
-                calls = []  # what was streamed, put together
+            if whole or last:  # what was streamed, put together
+                calls = [call for call in calls if _name_of(call) not in self.calls]
         for ordinal, call in enumerate(calls):
             delta = ToolCallDelta(
                 index_of(call.get("index")),
@@ -164,25 +183,24 @@ class Answer:
             )
             if signature := signatures.get(delta.id) or signed.get(delta.id) or signed.get(str(ordinal)):
                 delta.signature = text_of(signature)
-            if (delta.id or delta.name) and not whole:
-                self.calls.append(delta.id or delta.name)
+            if name := _name_of(call):
+                self.calls.append(name)
             yield delta
         if not calls and not self.calls and (function := fields_of(more.get("function_call"))):
             self.calls.append(text_of(function.get("name")))
             yield ToolCallDelta(None, "", self.calls[-1], arguments_of(function.get("arguments")))
 
-    def _more_usage(self, usage: Usage, *, whole: bool) -> Usage | None:
-        """What was used since the chunk before.
-
-        LangChain counts each chunk; some servers repeat the total so far, and a whole message repeats all.
-        """
+    def _more_usage(self, usage: Usage) -> Usage | None:
+        """What was used since the chunk before. LangChain counts each chunk; some servers repeat the total so far."""
         before = self._usage
         if before is None:
             self._usage = usage
             return usage
         repeats = usage.input_tokens and usage.input_tokens == before.input_tokens
-        if whole or (repeats and (usage.output_tokens or 0) >= (before.output_tokens or 0)):
-            more = Usage(*((a or 0) - (b or 0) if (a or 0) > (b or 0) else None for a, b in zip(usage, before, strict=True)))
+        if repeats and (usage.output_tokens or 0) >= (before.output_tokens or 0):
+            more = Usage(
+                *((a or 0) - (b or 0) if (a or 0) > (b or 0) else None for a, b in zip(usage, before, strict=True))
+            )
         else:
             more = usage
         self._usage = before.plus(more)
@@ -192,7 +210,11 @@ class Answer:
 def calls_of(message: Fields) -> list[str]:
     """The ids of a whole message's calls, names where there are none."""
     entries = [call for key in ("tool_calls", "invalid_tool_calls") for call in _entries(message, key)]
-    return [text_of(call.get("id")) or text_of(call.get("name")) for call in entries]
+    return [_name_of(call) for call in entries]
+
+
+def _name_of(call: Fields) -> str:
+    return text_of(call.get("id")) or text_of(call.get("name"))
 
 
 def _entries(message: Fields, key: str) -> list[Fields]:
@@ -213,7 +235,7 @@ def _read_more(more: Fields, content: Content) -> None:
         content.encrypted += item.encrypted
     for key in ("reasoning_details", "thinking_blocks"):
         if isinstance(details := more.get(key), list | tuple):
-            found = read_content(details)
+            found = read_content(cast("object", details))
             content.thoughts = content.thoughts or found.thoughts
             content.encrypted += found.encrypted
 

@@ -62,9 +62,7 @@ class ContentBlocks:
             if reason := event.get("reason"):
                 metadata.setdefault("finish_reason", reason)
             del self._open[run]
-            yield message.chunk(
-                response_metadata=metadata, usage_metadata=event.get("usage"), chunk_position="last"
-            )
+            yield message.chunk(response_metadata=metadata, usage_metadata=event.get("usage"), chunk_position="last")
         elif kind == "error":
             del self._open[run]
             failed = {"status": "failed", "error": {"message": event["message"]}}

@@ -80,7 +80,9 @@ def part_of(chunk: object) -> Part | None:
 def _with_interrupts(payload: Any, part: Fields) -> Any:
     """The state, with the interrupts that v2 and v3 name beside it."""
     interrupts = part.get("interrupts")
-    return {**payload, INTERRUPT: interrupts} if interrupts and isinstance(payload, dict) else payload
+    if not interrupts or not isinstance(payload, dict):
+        return payload
+    return {**cast("dict[str, Any]", payload), INTERRUPT: interrupts}
 
 
 def _of_sequence(parts: Sequence[object]) -> Part | None:
