@@ -1,36 +1,126 @@
-"""Message content: a string, a number, or a list of typed parts, read as answer text, thought and encrypted reasoning."""
+"""Message content: a string, a number, or a list of typed parts, read as answer text, thought and encrypted reasoning.
+
+Parts of the providers (OpenAI's Responses, Anthropic, Bedrock Converse, Gemini, Mistral, OpenRouter) and LangChain's own
+(`output_version="v1"`) are told apart by their type. Parts of a call repeat what the message's calls say and are passed
+over, as are images, audio and what servers do with their own tools.
+"""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable
-from typing import Any, cast
+from dataclasses import dataclass, field
+from typing import TypeAlias, cast
 
 from dragent_stream.fields import Fields, fields_of
 from dragent_stream.values import first_text, json_text
-from dragent_stream.well_formed import well_formed
 
-__all__ = ["agui_parts", "result_text", "text_and_reasoning"]
+__all__ = ["Content", "PartKey", "plain_text", "read_content", "result_text", "text_and_reasoning"]
+
+PartKey: TypeAlias = tuple[object, object]
+"""Which part a piece belongs to: the part's index in the message, and the index of a summary inside it."""
+
+
+@dataclass(slots=True)
+class Content:
+    """What a content says.
+
+    Attributes:
+        text: The answer.
+        thoughts: Pieces of thought, none of them empty, with the part that each belongs to.
+        encrypted: Signatures and encrypted or redacted reasoning, with their part; bytes are base64.
+    """
+
+    text: str = ""
+    thoughts: list[tuple[PartKey, str]] = field(default_factory=list[tuple[PartKey, str]])
+    encrypted: list[tuple[PartKey, str]] = field(default_factory=list[tuple[PartKey, str]])
+
+
+def read_content(content: object) -> Content:
+    """The answer text, the thoughts and the encrypted reasoning of a content."""
+    if isinstance(content, str):
+        return Content(content)
+    if isinstance(content, bool) or content is None:
+        return Content()
+    if isinstance(content, int | float):
+        return Content(str(content))
+    found = Content()
+    items = cast("Iterable[object]", content) if isinstance(content, list | tuple) else (content,)
+    for position, item in enumerate(items):
+        if isinstance(item, str):
+            found.text += item
+        elif part := fields_of(item):
+            _read_part(part, part.get("index", position), found)
+    return found
 
 
 def text_and_reasoning(content: object) -> tuple[str, str]:
-    """The answer text and the thought in a `content`: a string, a number, or a list of typed parts."""
+    """The answer text and the thought of a content."""
     if isinstance(content, str):
         return content, ""
-    if isinstance(content, bool) or content is None:
-        return "", ""
-    if isinstance(content, int | float):
-        return str(content), ""
-    text: list[str] = []
-    thought: list[str] = []
-    for item in cast("Iterable[object]", content) if isinstance(content, list | tuple) else (content,):
-        if isinstance(item, str):
-            text.append(item)
-        elif part := fields_of(item):
-            if part.get("type") in ("thinking", "reasoning"):
-                thought.append(_nested_text(part))
-            elif part.get("type") in ("text", "output_text", "refusal", None):
-                text.append(first_text(part, "text", "refusal"))
-    return "".join(text), "".join(thought)
+    found = read_content(content)
+    return found.text, "".join(thought for _, thought in found.thoughts)
+
+
+def _read_part(part: Fields, index: object, found: Content) -> None:
+    kind = part.get("type")
+    if kind == "non_standard" and (inner := fields_of(part.get("value"))):
+        _read_part(inner, index, found)
+        return
+    if kind == "reasoning_content":  # Bedrock Converse; one level deeper
+        part = fields_of(part.get("reasoning_content")) or {}
+        part = fields_of(part.get("reasoning_text")) or fields_of(part.get("reasoningText")) or part
+    elif kind in ("text", "output_text", "refusal", None) and part.get("thought") is not True:
+        found.text += first_text(part, "text", "refusal")
+    elif kind not in _THOUGHTS and part.get("thought") is not True:
+        return
+    if kind not in ("text", "output_text", "refusal", None) or part.get("thought") is True:
+        found.thoughts += [((index, at), text) for at, text in _thoughts(part) if text]
+    if value := _encrypted(part) or _encrypted(fields_of(part.get("extras")) or {}):
+        found.encrypted.append(((index, None), value))
+
+
+_THOUGHTS = frozenset(
+    {
+        "reasoning",
+        "reasoning.encrypted",
+        "reasoning.summary",
+        "reasoning.text",
+        "redacted_thinking",
+        "thinking",
+    }
+)
+
+
+def _thoughts(part: Fields) -> Iterable[tuple[object, str]]:
+    for key in ("thinking", "reasoning", "text", "summary", "content"):
+        value = part.get(key)
+        if isinstance(value, list | tuple) and value:
+            for position, entry in enumerate(cast("Iterable[object]", value)):
+                fields = fields_of(entry) or {"text": entry}
+                yield fields.get("index", position), first_text(fields, "text", "thinking", "summary")
+            return
+        if isinstance(value, str) and value:
+            yield None, value
+            return
+
+
+def _encrypted(part: Fields) -> str:
+    for key in (
+        "signature",
+        "thought_signature",
+        "thoughtSignature",
+        "encrypted_content",
+        "redacted_content",
+        "redactedContent",
+        "data",
+    ):
+        value = part.get(key)
+        if isinstance(value, bytes | bytearray):
+            return b64encode(value).decode()
+        if isinstance(value, str) and value:
+            return value
+    return ""
 
 
 def result_text(content: object) -> str:
@@ -38,58 +128,13 @@ def result_text(content: object) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list | tuple):
-        parts = [_part_text(part) for part in cast("Iterable[object]", content)]
+        parts = [plain_text(part) for part in cast("Iterable[object]", content)]
         if None not in parts:
             return "".join(cast("list[str]", parts))
     return json_text(cast("object", content))
 
 
-def agui_parts(content: object) -> list[dict[str, Any]] | None:
-    """A tool's content parts as AG-UI's, for clients that speak 1.0.
-
-    None where there is nothing but text, and where a part has no counterpart in AG-UI. Read are the image, audio, video and file parts of LangChain, Chat Completions, Anthropic and MCP.
-    """
-    if not isinstance(content, list | tuple):
-        return None
-    parts: list[dict[str, Any]] = []
-    only_text = True
-    for item in cast("Iterable[object]", content):
-        if (text := _part_text(item)) is not None:
-            parts.append({"type": "text", "text": well_formed(text)})
-        elif (fields := fields_of(item)) and (media := _media(fields)):
-            only_text = False
-            parts.append(media)
-        else:
-            return None
-    return None if only_text else parts
-
-
-_KINDS = {"image": "image", "image_url": "image", "audio": "audio", "input_audio": "audio", "video": "video"}
-_DOCUMENTS = frozenset({"file", "document", "input_file"})
-
-
-def _media(part: Fields) -> dict[str, Any] | None:
-    kind = str(part.get("type"))
-    kind = "document" if kind in _DOCUMENTS else _KINDS.get(kind, "")
-    holder = next(
-        (found for key in ("image_url", "input_audio", "source", "file") if (found := fields_of(part.get(key)))), part
-    )
-    url = first_text(holder, "url", "file_url", "uri") or (first_text(part, "image_url") if kind == "image" else "")
-    data = first_text(holder, "base64", "data", "file_data")
-    mime_type = first_text(holder, "mime_type", "mimeType", "media_type") or _FORMATS.get(str(holder.get("format")), "")
-    if url.startswith("data:"):
-        head, _, data = url.removeprefix("data:").partition(",")
-        mime_type, url = head.removesuffix(";base64"), ""
-    if not kind or not (url or (data and mime_type)):
-        return None
-    source = {"type": "data", "value": data, "mimeType": mime_type} if data else {"type": "url", "value": url}
-    return {"type": kind, "source": source}
-
-
-_FORMATS = {"wav": "audio/wav", "mp3": "audio/mpeg", "png": "image/png", "jpeg": "image/jpeg"}
-
-
-def _part_text(part: object) -> str | None:
+def plain_text(part: object) -> str | None:
     """The text of a part that is nothing but text."""
     if isinstance(part, str):
         return part
@@ -97,14 +142,3 @@ def _part_text(part: object) -> str | None:
     if fields and fields.get("type") in ("text", "output_text", "input_text") and isinstance(fields.get("text"), str):
         return fields["text"]
     return None
-
-
-def _nested_text(part: Fields) -> str:
-    for key in ("thinking", "reasoning", "text", "summary", "content"):
-        value = part.get(key)
-        if isinstance(value, list | tuple):
-            entries = [fields_of(entry) or {"text": entry} for entry in cast("Iterable[object]", value)]
-            return "".join(first_text(entry, "text", "thinking", "summary") for entry in entries)
-        if isinstance(value, str) and value:
-            return value
-    return ""

@@ -268,8 +268,7 @@ class RunLedger(Generic[E]):
 
     def close(self) -> None:
         """Close everything that is open, in order, and answer the calls that the run went past."""
-        for turn in self._all_turns():
-            self._end_turn(turn)
+        self.end_turns()
         for message in self._side:
             self.close_message(message)
         self._go_past(self._calls)
@@ -488,6 +487,11 @@ class RunLedger(Generic[E]):
         """The model's answer is over: close its messages and end its calls."""
         if self._turn is not None:
             self._end_turn(self._turn)
+
+    def end_turns(self) -> None:
+        """Every answer is over, also those of messages that were open beside the last one."""
+        for turn in self._all_turns():
+            self._end_turn(turn)
 
     def _end_turn(self, turn: Turn[E]) -> None:
         if turn.over:

@@ -13,10 +13,11 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 from ag_ui.core import BaseEvent
 from pydantic import BaseModel
 
+from dragent_stream.agui_parts import agui_parts
 from dragent_stream.answer_body import AnswerBody, cut_off
 from dragent_stream.chunk_record import Chunk
 from dragent_stream.chunks import ChunkReader
-from dragent_stream.content_parts import agui_parts, result_text
+from dragent_stream.content_parts import result_text
 from dragent_stream.error_text import error_code, error_text
 from dragent_stream.errors import AnswerError, ConversionError, SSEError
 from dragent_stream.foreign import describe
@@ -154,7 +155,7 @@ class ChunkConverter(Generic[E]):
             if self._steps:
                 ledger.keep(self._steps.finish())
             ledger.silence = self._silence()
-            ledger.end_turn()
+            ledger.end_turns()
             ledger.chunks_ended()
         return events + ledger.drain()
 
