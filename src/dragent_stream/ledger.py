@@ -636,6 +636,7 @@ class RunLedger(Generic[E]):
     def tool_runs(self, call: ToolCall) -> None:
         """A call is being executed: its arguments are complete, and so is the model's turn."""
         call.running = True
+        call.turn.executed = True
         if call.state is not CallState.ENDED and call.is_json:
             self._end_turn(call.turn)
 
@@ -644,7 +645,8 @@ class RunLedger(Generic[E]):
         call.running = False
         if call.answered or call.frontend or self.finished:
             return
-        if call.turn and (call.state is CallState.ENDED or call.is_json):
+        call.turn.executed = True
+        if call.state is CallState.ENDED or call.is_json:
             self._end_turn(call.turn)  # a tool has run, so the model has said all it had to say
         if call.state is not CallState.ENDED:
             call.held_result = content
@@ -721,6 +723,10 @@ class RunLedger(Generic[E]):
     def _call_of(self, tool_call_id: str) -> ToolCall | None:
         return next((call for call in self._calls if tool_call_id in call.ids and call.held_result is None), None)
 
+    def _may_show(self, call: ToolCall) -> bool:
+        """What the client runs is shown when it can be run, and not before."""
+        return not self._is_frontend(call) or (call.complete and call.is_json)
+
     def _is_frontend(self, call: ToolCall) -> bool:
         return call.name in self.options.frontend_tools
 
@@ -735,7 +741,7 @@ class RunLedger(Generic[E]):
                 self.write(call.writer, text)
         elif call.state is CallState.ENDED:
             self.dropped += bool(text)
-        elif call.name and not call.blank and not call.placeholder and (call.complete or not self._is_frontend(call)):
+        elif call.name and not call.blank and not call.placeholder and self._may_show(call):
             self._show(call)
         self._sign(call)
         if call.held_result is not None and call.complete:
@@ -823,11 +829,11 @@ class RunLedger(Generic[E]):
                     self.answer(call, "")
 
     def _go_past_earlier(self) -> None:
-        """Answer the calls that the run has left behind for the second time.
+        """Answer the calls that the run has left behind: a call beside them was executed, or it is for the second time.
 
-        A call that text follows may still be executed: its step comes after both.
+        A call that text follows at once may still be executed: its step comes after both.
         """
-        self._go_past([call for call in self._calls if call.passed and not call.running])
+        self._go_past([call for call in self._calls if (call.passed or call.turn.executed) and not call.running])
         for call in self._calls:
             call.passed = call.passed or call.state is CallState.ENDED
 
