@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragent_stream.check import RULES, EventChecker, Violation, check_events
@@ -372,6 +372,7 @@ def test_ids_are_all_that_is_kept() -> None:
     assert len(repr([vars(checker)])) < kept + 100
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([event for events in GOOD.values() for event in events]), max_size=12))
 def test_any_order_of_events_is_judged_the_same_from_the_wire_and_never_raises(events: list[Event]) -> None:
     found = check_events(events)
@@ -387,6 +388,7 @@ JSON = st.recursive(
 FIELD_NAMES = sorted({name for fields in EVENT_SHAPES.values() for name in fields} - {"type"})
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -1,0 +1,124 @@
+"""Judge a stream event by event: the shape of each, its place in the run, and the rule of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from dragent_stream.check import calls, history, messages, runs, steps
+from dragent_stream.check.rules import Violation
+from dragent_stream.check.stream import Event, Stream, strings
+from dragent_stream.event_shapes import shape_problems
+
+__all__ = ("EventChecker", "check_events")
+
+_JUDGES: Mapping[str, Callable[[Stream, Event], None]] = {
+    "RUN_STARTED": runs.run_started,
+    "RUN_FINISHED": runs.run_finished,
+    "RUN_ERROR": runs.run_error,
+    "STEP_STARTED": steps.step_started,
+    "STEP_FINISHED": steps.step_finished,
+    "TEXT_MESSAGE_START": messages.text_start,
+    "TEXT_MESSAGE_CONTENT": messages.text_content,
+    "TEXT_MESSAGE_END": messages.text_end,
+    "TOOL_CALL_START": calls.call_start,
+    "TOOL_CALL_ARGS": calls.call_args,
+    "TOOL_CALL_END": calls.call_end,
+    "TOOL_CALL_RESULT": calls.call_result,
+    "REASONING_START": messages.span_start,
+    "REASONING_END": messages.span_end,
+    "REASONING_MESSAGE_START": messages.reasoning_start,
+    "REASONING_MESSAGE_CONTENT": messages.reasoning_content,
+    "REASONING_MESSAGE_END": messages.reasoning_end,
+    "REASONING_ENCRYPTED_VALUE": messages.encrypted_value,
+    "MESSAGES_SNAPSHOT": history.snapshot,
+    "ACTIVITY_SNAPSHOT": history.activity,
+    "SUBAGENT_STARTED": steps.subagent_started,
+    "SUBAGENT_FINISHED": steps.subagent_ended,
+    "SUBAGENT_ERROR": steps.subagent_ended,
+}
+
+
+class EventChecker:
+    """Check one stream, event by event.
+
+    Args:
+        lifecycle: Whether the stream is whole runs; False for a stretch of events without RUN_STARTED and terminal.
+        run_input: The RunAgentInput as it came over the wire. With it the ids, the thread's history, the frontend tools
+            and the client's protocol version are judged too.
+    """
+
+    def __init__(self, *, lifecycle: bool = True, run_input: Event | None = None) -> None:
+        self._stream = Stream(lifecycle, run_input, active=not lifecycle)
+        if run_input is not None:
+            self._stream.frontend = frozenset(strings(run_input.get("tools"), "name"))
+            history.know(self._stream, run_input.get("messages"))
+
+    def feed(self, event: Event) -> list[Violation]:
+        """Take the next event and return what is wrong with it."""
+        stream = self._stream
+        for rule, message in shape_problems(event):
+            stream.say(rule, message)
+        kind = event.get("type")
+        if isinstance(kind, str):
+            _judge(stream, kind, event)
+        stream.index += 1
+        return self._hand_over()
+
+    def finish(self) -> list[Violation]:
+        """Say that the stream has ended and return what is missing."""
+        stream = self._stream
+        if stream.active and stream.lifecycle:
+            stream.say("D2", "the stream ends without RUN_FINISHED or RUN_ERROR")
+        elif stream.active:
+            runs.say_open(stream, "the events end")
+        elif stream.ended is None:
+            stream.say("V1", "the stream has no events")
+        stream.active = False
+        return self._hand_over()
+
+    def _hand_over(self) -> list[Violation]:
+        found, self._stream.found = self._stream.found, []
+        return found
+
+
+def _judge(stream: Stream, kind: str, event: Event) -> None:
+    if stream.lifecycle and not stream.active and kind != "RUN_STARTED":
+        if stream.ended == "RUN_ERROR":
+            stream.say("V3", f"{kind} after RUN_ERROR")
+            return
+        if stream.ended == "RUN_FINISHED":
+            rule = "D2" if kind == "RUN_ERROR" else "V4"
+            stream.say(rule, f"{kind} after RUN_FINISHED")
+            stream.ended = kind if kind == "RUN_ERROR" else stream.ended
+            return
+        if kind != "RUN_ERROR":
+            stream.say("V1", f"the first event is {kind}, not RUN_STARTED")
+            stream.active = True
+    if kind.endswith("_CHUNK"):
+        stream.say("D3", f"{kind} is expanded by guesses in the client; send START, CONTENT or ARGS, END")
+    if event.get("delta") == "":
+        stream.say("D4", f"{kind} has an empty delta")
+    metadata = event.get("metadata")
+    if isinstance(metadata, Mapping) and "ag-ui" in metadata:
+        stream.say("D13", f"{kind} uses the reserved metadata key 'ag-ui'")
+    if kind.startswith("SUBAGENT_"):
+        stream.gate(kind)
+    judge = _JUDGES.get(kind)
+    if judge is not None:
+        judge(stream, event)
+
+
+def check_events(events: Iterable[Event], *, lifecycle: bool = True, run_input: Event | None = None) -> list[Violation]:
+    """Check a whole stream.
+
+    Args:
+        events: AG-UI events as dicts read from the wire.
+        lifecycle: See `EventChecker`.
+        run_input: See `EventChecker`.
+
+    Returns:
+        The violations in the order of the events; empty for a good stream.
+    """
+    checker = EventChecker(lifecycle=lifecycle, run_input=run_input)
+    found = [violation for event in events for violation in checker.feed(event)]
+    return found + checker.finish()
