@@ -1,6 +1,8 @@
-"""Tool calls and their results: V7, V8, I2 to I7, D5 to D7, D9."""
+"""Tool calls and their results: V7, V8, I2 to I7, D5 to D7, D9, D15."""
 
 from __future__ import annotations
+
+import json
 
 from dragent_stream.check.messages import still_its_turn
 from dragent_stream.check.stream import Call, Event, Message, Stream, text_of
@@ -54,15 +56,36 @@ def _open_call(stream: Stream, event: Event) -> Call | None:
 
 def call_args(stream: Stream, event: Event) -> None:
     """TOOL_CALL_ARGS: V8."""
-    _open_call(stream, event)
+    call = _open_call(stream, event)
+    if call is not None and (delta := text_of(event, "delta")):
+        call.arguments.append(delta)
 
 
 def call_end(stream: Stream, event: Event) -> None:
-    """TOOL_CALL_END: V8."""
+    """TOOL_CALL_END: V8, D15."""
     call = _open_call(stream, event)
     if call is not None:
         call.open = False
-        del stream.run.open_calls[text_of(event, "toolCallId") or ""]
+        call_id = text_of(event, "toolCallId") or ""
+        del stream.run.open_calls[call_id]
+        text, call.arguments = "".join(call.arguments), []
+        if text and (problem := _no_json(text)):
+            stream.say("D15", f"call {call_id!r} of {call.name!r} ends with arguments that are no JSON: {problem}")
+
+
+def _no_json(text: str) -> str | None:
+    """What JSON.parse of a client would refuse; a call without arguments is one that takes none."""
+    try:
+        json.loads(text, parse_int=str, parse_float=str, parse_constant=_refuse)
+    except ValueError as exc:
+        return str(exc)
+    except RecursionError:
+        return None  # too deep to be judged here
+    return None
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def call_result(stream: Stream, event: Event) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from typing import overload
 
 from dragent_stream.check import calls, history, messages, runs, steps
 from dragent_stream.check.rules import Violation
 from dragent_stream.check.stream import Event, Stream, strings
+from dragent_stream.check.wire import EventLike, EventReader
 from dragent_stream.event_shapes import shape_problems
 
 __all__ = ("EventChecker", "check_events")
@@ -49,24 +51,20 @@ class EventChecker:
 
     def __init__(self, *, lifecycle: bool = True, run_input: Event | None = None) -> None:
         self._stream = Stream(lifecycle, run_input, active=not lifecycle)
+        self._reader = EventReader()
         if run_input is not None:
             self._stream.frontend = frozenset(strings(run_input.get("tools"), "name"))
             history.know(self._stream, run_input.get("messages"))
 
-    def feed(self, event: Event) -> list[Violation]:
-        """Take the next event and return what is wrong with it."""
-        stream = self._stream
-        for rule, message in shape_problems(event):
-            stream.say(rule, message)
-        kind = event.get("type")
-        if isinstance(kind, str):
-            _judge(stream, kind, event)
-        stream.index += 1
+    def feed(self, event: EventLike) -> list[Violation]:
+        """Take what comes next, an event in any of its forms, and return what is wrong with it."""
+        self._take(self._reader.read(event))
         return self._hand_over()
 
     def finish(self) -> list[Violation]:
         """Say that the stream has ended and return what is missing."""
         stream = self._stream
+        self._take(self._reader.end())
         if stream.active and stream.lifecycle:
             stream.say("D2", "the stream ends without RUN_FINISHED or RUN_ERROR")
         elif stream.active:
@@ -76,9 +74,26 @@ class EventChecker:
         stream.active = False
         return self._hand_over()
 
+    def _take(self, events: Iterable[Event | str]) -> None:
+        stream = self._stream
+        for event in events:
+            if isinstance(event, str):
+                stream.say("S7", event)
+                continue
+            for rule, message in shape_problems(event):
+                stream.say(rule, message)
+            kind = event.get("type")
+            if isinstance(kind, str):
+                _judge(stream, kind, event)
+            stream.index += 1
+
     def _hand_over(self) -> list[Violation]:
         found, self._stream.found = self._stream.found, []
         return found
+
+
+def _says_nothing(kind: str) -> bool:
+    return kind == "RAW" or kind.startswith(("RUN_", "STEP_", "SUBAGENT_"))
 
 
 def _judge(stream: Stream, kind: str, event: Event) -> None:
@@ -94,6 +109,7 @@ def _judge(stream: Stream, kind: str, event: Event) -> None:
         if kind != "RUN_ERROR":
             stream.say("V1", f"the first event is {kind}, not RUN_STARTED")
             stream.active = True
+    stream.run.said = stream.run.said or not _says_nothing(kind)
     if kind.endswith("_CHUNK"):
         stream.say("D3", f"{kind} is expanded by guesses in the client; send START, CONTENT or ARGS, END")
     if event.get("delta") == "":
@@ -108,11 +124,26 @@ def _judge(stream: Stream, kind: str, event: Event) -> None:
         judge(stream, event)
 
 
-def check_events(events: Iterable[Event], *, lifecycle: bool = True, run_input: Event | None = None) -> list[Violation]:
+@overload
+def check_events(
+    events: Iterable[EventLike], *, lifecycle: bool = True, run_input: Event | None = None
+) -> list[Violation]: ...
+@overload
+def check_events(
+    events: AsyncIterable[EventLike], *, lifecycle: bool = True, run_input: Event | None = None
+) -> Awaitable[list[Violation]]: ...
+def check_events(
+    events: Iterable[EventLike] | AsyncIterable[EventLike],
+    *,
+    lifecycle: bool = True,
+    run_input: Event | None = None,
+) -> list[Violation] | Awaitable[list[Violation]]:
     """Check a whole stream.
 
     Args:
-        events: AG-UI events as dicts read from the wire.
+        events: The stream, in any of the forms of `EventLike`: dicts read from the wire, ag_ui objects, batches, SSE frames
+            or lines of JSON, as text or bytes, cut anywhere; or the whole of it as one text. Await the result where it is
+            an async iterable.
         lifecycle: See `EventChecker`.
         run_input: See `EventChecker`.
 
@@ -120,5 +151,13 @@ def check_events(events: Iterable[Event], *, lifecycle: bool = True, run_input: 
         The violations in the order of the events; empty for a good stream.
     """
     checker = EventChecker(lifecycle=lifecycle, run_input=run_input)
-    found = [violation for event in events for violation in checker.feed(event)]
+    if isinstance(events, AsyncIterable):
+        return _check_async(checker, events)
+    items = [events] if isinstance(events, str | bytes | bytearray) else events
+    found = [violation for event in items for violation in checker.feed(event)]
+    return found + checker.finish()
+
+
+async def _check_async(checker: EventChecker, events: AsyncIterable[EventLike]) -> list[Violation]:
+    found = [violation async for event in events for violation in checker.feed(event)]
     return found + checker.finish()

@@ -30,6 +30,7 @@ RULES: Mapping[str, str] = {
     "S4": "Optional fields without a value are left out, not null.",
     "S5": "No field that the protocol does not have.",
     "S6": "The event can be written as UTF-8 JSON.",
+    "S7": "Text is JSON objects, or SSE frames of one each whose lines end in LF.",
     # what its reducer makes of ids: messages are found by id alone, over all roles and the whole thread
     "I1": "A message or reasoning id is new in the thread.",
     "I2": "A result's messageId is new in the thread.",
@@ -57,6 +58,8 @@ RULES: Mapping[str, str] = {
     "D12": "Usage has one entry per provider and model, and its parts do not exceed the totals.",
     "D13": "The metadata key 'ag-ui' is reserved.",
     "D14": "A cancelled run has no result.",
+    "D15": "TOOL_CALL_END says that the arguments are complete: where there are any, they are JSON.",
+    "D16": "A run that succeeds has shown something: text, a thought, a call, a result, state, an activity, a custom event.",
 }
 
 

@@ -1,4 +1,4 @@
-"""RUN_STARTED, RUN_FINISHED, RUN_ERROR: V2, V12, I9, I10, D1, D8, D10 to D12, D14."""
+"""RUN_STARTED, RUN_FINISHED, RUN_ERROR: V2, V12, I9, I10, D1, D8, D10 to D12, D14, D16."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run_started(stream: Stream, event: Event) -> None:
 
 
 def run_finished(stream: Stream, event: Event) -> None:
-    """RUN_FINISHED: V12, I9, I10, D8, D10 to D12, D14."""
+    """RUN_FINISHED: V12, I9, I10, D8, D10 to D12, D14, D16."""
     say_open(stream, "RUN_FINISHED")
     for key, started in (("threadId", stream.run.thread_id), ("runId", stream.run.run_id)):
         if started is not None and event.get(key) != started:
@@ -67,6 +67,8 @@ def _outcome(stream: Stream, event: Event, outcome: Event) -> None:
         named = list(cast("Sequence[object]", pending))
         if sorted(map(str, named)) != sorted(unanswered):
             stream.say("D10", f"pendingToolCallIds are {named}, unanswered are {unanswered}")
+    if kind in (None, "success") and not stream.run.said and event.get("result") is None:
+        stream.say("D16", "the run succeeds and has shown nothing")
     if stream.input is not None and kind in (None, "success"):
         for call_id in unanswered:
             name = stream.run.calls[call_id].name
@@ -82,6 +84,8 @@ def run_error(stream: Stream, event: Event) -> None:
 
 def _end(stream: Stream, kind: str) -> None:
     stream.active, stream.ended = False, kind
+    for call in stream.run.open_calls.values():
+        call.arguments.clear()
 
 
 def say_open(stream: Stream, when: str) -> None:

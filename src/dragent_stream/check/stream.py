@@ -38,6 +38,8 @@ class Call:
     run: int
     open: bool = True
     results: int = 0
+    arguments: list[str] = field(default_factory=list[str])
+    """The deltas so far, while it is open."""
 
 
 @dataclass(slots=True)
@@ -47,6 +49,8 @@ class Run:
     number: int = 0
     thread_id: str | None = None
     run_id: str | None = None
+    said: bool = False
+    """An event came that shows something or changes state."""
     texts: dict[str, Message] = field(default_factory=dict[str, Message])
     reasoning: dict[str, Message] = field(default_factory=dict[str, Message])
     spans: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
