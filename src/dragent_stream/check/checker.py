@@ -47,10 +47,12 @@ class EventChecker:
         lifecycle: Whether the stream is whole runs; False for a stretch of events without RUN_STARTED and terminal.
         run_input: The RunAgentInput as it came over the wire. With it the ids, the thread's history, the frontend tools
             and the client's protocol version are judged too.
+        content: Whether a run that succeeds must have shown something (D16). To clients a run without content is as good
+            as any, and a model that stops without a word makes one; where an answer is due it is a fault.
     """
 
-    def __init__(self, *, lifecycle: bool = True, run_input: Event | None = None) -> None:
-        self._stream = Stream(lifecycle, run_input, active=not lifecycle)
+    def __init__(self, *, lifecycle: bool = True, run_input: Event | None = None, content: bool = False) -> None:
+        self._stream = Stream(lifecycle, run_input, content, active=not lifecycle)
         self._reader = EventReader()
         if run_input is not None:
             self._stream.frontend = frozenset(strings(run_input.get("tools"), "name"))
@@ -126,17 +128,18 @@ def _judge(stream: Stream, kind: str, event: Event) -> None:
 
 @overload
 def check_events(
-    events: Iterable[EventLike], *, lifecycle: bool = True, run_input: Event | None = None
+    events: Iterable[EventLike], *, lifecycle: bool = True, run_input: Event | None = None, content: bool = False
 ) -> list[Violation]: ...
 @overload
 def check_events(
-    events: AsyncIterable[EventLike], *, lifecycle: bool = True, run_input: Event | None = None
+    events: AsyncIterable[EventLike], *, lifecycle: bool = True, run_input: Event | None = None, content: bool = False
 ) -> Awaitable[list[Violation]]: ...
 def check_events(
     events: Iterable[EventLike] | AsyncIterable[EventLike],
     *,
     lifecycle: bool = True,
     run_input: Event | None = None,
+    content: bool = False,
 ) -> list[Violation] | Awaitable[list[Violation]]:
     """Check a whole stream.
 
@@ -146,11 +149,12 @@ def check_events(
             an async iterable.
         lifecycle: See `EventChecker`.
         run_input: See `EventChecker`.
+        content: See `EventChecker`.
 
     Returns:
         The violations in the order of the events; empty for a good stream.
     """
-    checker = EventChecker(lifecycle=lifecycle, run_input=run_input)
+    checker = EventChecker(lifecycle=lifecycle, run_input=run_input, content=content)
     if isinstance(events, AsyncIterable):
         return _check_async(checker, events)
     items = [events] if isinstance(events, str | bytes | bytearray) else events

@@ -59,7 +59,7 @@ RULES: Mapping[str, str] = {
     "D13": "The metadata key 'ag-ui' is reserved.",
     "D14": "A cancelled run has no result.",
     "D15": "TOOL_CALL_END says that the arguments are complete: where there are any, they are JSON.",
-    "D16": "A run that succeeds has shown something: text, a thought, a call, a result, state, an activity, a custom event.",
+    "D16": "Where content is asked for, a run that succeeds has shown some: text, thought, call, state, activity, custom event.",
 }
 
 

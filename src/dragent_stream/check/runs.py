@@ -67,9 +67,10 @@ def _outcome(stream: Stream, event: Event, outcome: Event) -> None:
         named = list(cast("Sequence[object]", pending))
         if sorted(map(str, named)) != sorted(unanswered):
             stream.say("D10", f"pendingToolCallIds are {named}, unanswered are {unanswered}")
-    if kind in (None, "success") and not stream.run.said and event.get("result") is None:
+    succeeds = kind in (None, "success")
+    if stream.content and succeeds and not stream.run.said and event.get("result") is None:
         stream.say("D16", "the run succeeds and has shown nothing")
-    if stream.input is not None and kind in (None, "success"):
+    if stream.input is not None and succeeds:
         for call_id in unanswered:
             name = stream.run.calls[call_id].name
             if name not in stream.frontend:

@@ -67,6 +67,7 @@ class Stream:
     Attributes:
         lifecycle: The stream is whole runs.
         input: The request as it came over the wire, or None.
+        content: A run that succeeds must have shown something.
         index: The position of the event that is judged.
         found: What was said since it was handed over.
         active: A run goes on.
@@ -82,6 +83,7 @@ class Stream:
 
     lifecycle: bool
     input: Event | None
+    content: bool
     active: bool
     index: int = 0
     found: list[Violation] = field(default_factory=list[Violation])
