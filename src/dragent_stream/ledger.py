@@ -19,7 +19,10 @@ provider's id unless the thread used it before. The calls of a turn share a pare
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, Literal, cast
+
+from ag_ui.core import BaseEvent
+from typing_extensions import TypeVar
 
 from dragent_stream.chunks import Finish, ToolCallDelta
 from dragent_stream.events import EventWriter, ModelEvents
@@ -31,7 +34,7 @@ from dragent_stream.well_formed import well_formed
 
 __all__ = ["OpenMessage", "RunLedger"]
 
-E = TypeVar("E")
+E = TypeVar("E", default=BaseEvent)
 
 _REPLACEMENT = "\ufffd"
 
