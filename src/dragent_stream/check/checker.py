@@ -8,7 +8,7 @@ from typing import overload
 from dragent_stream.check import calls, history, messages, runs, steps
 from dragent_stream.check.rules import Violation
 from dragent_stream.check.stream import Event, Stream, strings
-from dragent_stream.check.wire import EventLike, EventReader
+from dragent_stream.check.wire import EventLike, EventReader, Unreadable
 from dragent_stream.event_shapes import shape_problems
 
 __all__ = ("EventChecker", "check_events")
@@ -76,10 +76,10 @@ class EventChecker:
         stream.active = False
         return self._hand_over()
 
-    def _take(self, events: Iterable[Event | str]) -> None:
+    def _take(self, events: Iterable[Event | Unreadable]) -> None:
         stream = self._stream
         for event in events:
-            if isinstance(event, str):
+            if isinstance(event, Unreadable):
                 stream.say("S7", event)
                 continue
             for rule, message in shape_problems(event):

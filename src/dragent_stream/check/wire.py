@@ -13,13 +13,19 @@ from dragent_stream.check.stream import Event
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ("EventLike", "EventReader")
+__all__ = ("EventLike", "EventReader", "Unreadable")
 
 EventLike: TypeAlias = "Event | BaseModel | str | bytes"
 """An event as a dict of the wire or as an ag_ui object, a batch of them, or text: JSON, or a part of an SSE stream."""
 
 _IGNORED = re.compile(r":|(event|id|retry)(:|$)")
 _SHOWN = 60
+
+
+class Unreadable(str):
+    """Stands for what is no event, and says why."""
+
+    __slots__ = ()
 
 
 class EventReader:
@@ -33,9 +39,9 @@ class EventReader:
         self._data: list[str] = []  # the data of a frame that has no end yet
         self._returned = False
 
-    def read(self, item: EventLike) -> list[Event | str]:
-        """The events that an item completes; a string says what in it is none."""
-        if isinstance(item, Mapping):
+    def read(self, item: EventLike) -> list[Event | Unreadable]:
+        """The events that an item completes, and what in it is none; what was read before stays what it is."""
+        if isinstance(item, Mapping | Unreadable):
             return [item]
         if isinstance(item, str):
             return self._read_text(item)
@@ -46,19 +52,19 @@ class EventReader:
             return [event for held in cast("Sequence[BaseModel]", batch) for event in self.read(held)]
         dump: Any = getattr(item, "model_dump", None)
         if dump is None:
-            return [f"an object of the type {type(item).__name__} is no event"]
+            return [Unreadable(f"an object of the type {type(item).__name__} is no event")]
         try:
             return [dump(mode="json", by_alias=True, exclude_none=True)]
         except ValueError as exc:  # a value that is no JSON, a lone surrogate
-            return [f"{type(item).__name__} cannot be written: {exc}"]
+            return [Unreadable(f"{type(item).__name__} cannot be written: {exc}")]
 
-    def end(self) -> list[Event | str]:
+    def end(self) -> list[Event | Unreadable]:
         """The last event, whose line or frame may have no end."""
         line, self._rest = self._rest, ""
         return (self._read_line(line) if line else []) + self._end_frame()
 
-    def _read_text(self, text: str) -> list[Event | str]:
-        found: list[Event | str] = []
+    def _read_text(self, text: str) -> list[Event | Unreadable]:
+        found: list[Event | Unreadable] = []
         if not text:
             return self._end_frame()  # the blank line of a reader that cuts line ends off
         *lines, rest = (self._rest + text).split("\n")
@@ -70,7 +76,7 @@ class EventReader:
         self._rest = rest
         return found
 
-    def _read_line(self, line: str) -> list[Event | str]:
+    def _read_line(self, line: str) -> list[Event | Unreadable]:
         returned, line = line.endswith("\r"), line.removesuffix("\r")
         if line.startswith("data:"):
             self._returned = self._returned or returned
@@ -81,12 +87,12 @@ class EventReader:
             return self._end_frame()
         return [] if _IGNORED.match(line) else [_event(line)]
 
-    def _end_frame(self) -> list[Event | str]:
+    def _end_frame(self) -> list[Event | Unreadable]:
         if not self._data:
             return []
         data, self._data = "\n".join(self._data), []
         returned, self._returned = self._returned, False
-        found: list[Event | str] = ["the lines of an SSE frame end in CR"] if returned else []
+        found: list[Event | Unreadable] = [Unreadable("the lines of an SSE frame end in CR")] if returned else []
         return [*found, _event(data)]
 
 
@@ -96,9 +102,9 @@ def _is_whole(line: str) -> bool:
     return text.startswith("{") and text.endswith("}") and isinstance(_event(text), Mapping)
 
 
-def _event(text: str) -> Event | str:
+def _event(text: str) -> Event | Unreadable:
     try:
         value: Any = json.loads(text)
     except (ValueError, RecursionError):
         value = None
-    return cast("Event", value) if isinstance(value, dict) else f"no JSON object: {text[:_SHOWN]!r}"
+    return cast("Event", value) if isinstance(value, dict) else Unreadable(f"no JSON object: {text[:_SHOWN]!r}")
