@@ -100,7 +100,10 @@ def test_reasoning_details_that_grow_are_read_once() -> None:
     [
         ({"index": "1", "id": 7, "function": {"name": " ", "arguments": None}}, ToolCallDelta(1, "7", "", "")),
         ({"function": {"id": "x", "name": "f", "arguments": {"a": "ä"}}}, ToolCallDelta(None, "x", "f", '{"a": "ä"}')),
-        ({"index": 0, "type": "custom", "custom": {"name": "f", "input": "raw"}}, ToolCallDelta(0, "", "f", "raw", custom=True)),
+        (
+            {"index": 0, "type": "custom", "custom": {"name": "f", "input": "raw"}},
+            ToolCallDelta(0, "", "f", "raw", custom=True),
+        ),
         (
             {"index": 0, "function": {"name": "f"}, "extra_content": {"google": {"thought_signature": "s"}}},
             ToolCallDelta(0, "", "f", "", "s"),

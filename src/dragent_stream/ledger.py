@@ -22,7 +22,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from json.encoder import encode_basestring_ascii as quote
-from typing import Any, Final, Generic, Literal, TypeVar, cast
+from typing import Any, Final, Generic, Literal, cast
+
+from ag_ui.core import BaseEvent
+from typing_extensions import TypeVar
 
 from dragent_stream.chunk_record import ToolCallDelta
 from dragent_stream.errors import AnswerError
@@ -40,7 +43,7 @@ __all__ = ["RunLedger"]
 
 logger = logging.getLogger("dragent_stream")
 
-E = TypeVar("E")
+E = TypeVar("E", default=BaseEvent)
 
 _REPLACEMENT = "\ufffd"
 _CHAT: Final = Place()

@@ -8,10 +8,11 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaita
 from io import IOBase
 from os import PathLike
 from types import TracebackType
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeAlias, cast
 
 from ag_ui.core import BaseEvent
 from pydantic import BaseModel
+from typing_extensions import TypeVar
 
 from dragent_stream.agui_parts import agui_parts
 from dragent_stream.answer_body import AnswerBody, cut_off
@@ -35,7 +36,7 @@ __all__ = ["ChunkConverter", "ChunkSource", "Upstream", "convert_chunks_to_agui_
 
 logger = logging.getLogger("dragent_stream")
 
-E = TypeVar("E")
+E = TypeVar("E", default=BaseEvent)
 ChunkSource: TypeAlias = AsyncIterable[Any] | Iterable[Any] | Awaitable[AsyncIterable[Any]]
 """An async iterable of chunks, an awaitable of one (openai's `create(stream=True)`), or a plain iterable.
 
