@@ -95,8 +95,7 @@ def test_any_soup_of_chunks_and_steps_is_a_valid_run(feed: list[Any], think: boo
     case = {"option": "think_tags"} if think else {}
     events = both_writers(case, feed)
     assert check_events(events) == []
-    # Arguments that are no JSON are the model's doing; the validator counts them as the producer's error.
-    report = validate_agui(events, severity_overrides={"AGUI204": "off"})
+    report = validate_agui(events)
     assert not [found for found in report.diagnostics if found.severity == "error"]
 
 

@@ -472,7 +472,7 @@ class RunLedger(Generic[E]):
         self._close_reasoning(turn)
         self._show_announced(turn)
         for call in turn.calls:
-            if call.state is not CallState.ENDED and call.closed and call.is_json:
+            if call.closed:
                 self._end_call(call)
         turn.stopped, turn.finish_id = True, self.chunk_id
         self.hot.clear()
@@ -511,8 +511,7 @@ class RunLedger(Generic[E]):
         self._show_leftover(turn)
         self._show_announced(turn)
         for call in turn.calls:
-            if call.custom or call.is_json or not call.name:
-                self._end_call(call)
+            self._end_call(call)
         turn.over = True
         if self._open_turns:
             self._open_turns.pop(turn.place.message, None)
@@ -790,14 +789,17 @@ class RunLedger(Generic[E]):
         turn.unshown = [call for call in unshown if call.state is CallState.HELD]
 
     def _end_call(self, call: ToolCall) -> None:
+        """END, unless the arguments are no JSON: END means that they are complete."""
         if call.state is CallState.ENDED:
             return
+        if call.state is CallState.HELD and not call.name:
+            self.dropped += 1  # AG-UI has no call without a name
+            self._calls.remove(call)
+            call.state = CallState.ENDED
+            return
+        if not (call.custom or call.is_json):
+            return
         if call.state is CallState.HELD:
-            if not call.name:
-                self.dropped += 1  # AG-UI has no call without a name
-                self._calls.remove(call)
-                call.state = CallState.ENDED
-                return
             self._show(call)
         writer: OpenMessage[E] = call.writer
         if call.custom:

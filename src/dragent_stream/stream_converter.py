@@ -21,7 +21,6 @@ from dragent_stream.chunks import ChunkReader
 from dragent_stream.content_parts import result_text
 from dragent_stream.error_text import error_code, error_text
 from dragent_stream.errors import AnswerError, ConversionError, SSEError
-from dragent_stream.foreign import describe
 from dragent_stream.ledger import RunLedger
 from dragent_stream.options import ConverterOptions
 from dragent_stream.plain_chunks import TEXT, Glance
@@ -126,6 +125,8 @@ class ChunkConverter(Generic[E]):
         if reader.choice_index is not None:
             self._plain.choice_index = reader.choice_index
         elif reader.unknown and not self._warned:
+            from dragent_stream.foreign import describe  # its words are seldom needed
+
             self._warned = True
             logger.warning("skipped a chunk that was not understood: %s", describe(chunk))
         for record in records:
@@ -164,6 +165,8 @@ class ChunkConverter(Generic[E]):
         """The failure of a run that has shown nothing; None where the model has said that this is its answer."""
         reader, ledger = self._reader, self.ledger
         if reader.unknown:
+            from dragent_stream.foreign import describe
+
             what = f"the first is {describe(reader.first_unknown)}"
             if ledger.heard:
                 logger.warning("%d chunks of the stream were not understood; %s", reader.unknown, what)
