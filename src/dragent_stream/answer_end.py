@@ -1,6 +1,6 @@
 """When an answer is over: the one rule of all who read the bytes of answers, and what to say where one is not.
 
-An answer is over at a finish reason, with a whole message, at an error, and at `[DONE]` behind a chunk. Content that
+An answer is over at a finish reason, with a whole message, at an error, and at `[DONE]` behind its chunks. Content that
 follows begins the next answer; whatever else follows (usage, comments, another `[DONE]`) belongs to the one that is
 over. An answer that is not over when the bytes end is cut.
 """
@@ -8,6 +8,7 @@ over. An answer that is not over when the bytes end is cut.
 from __future__ import annotations
 
 import re
+from codecs import getincrementaldecoder
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
@@ -35,7 +36,7 @@ _KINDS: Final = (
     ((b"<?xml",), "an XML document", _ADDRESS),
     ((b"<",), "an HTML page", _ADDRESS),
 )
-_BINARY: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]|[\xf8-\xff]")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
 class AnswerEnd:
@@ -91,8 +92,8 @@ class AnswerEnd:
     def take_done(self) -> None:
         """Note `[DONE]`."""
         self.dones += 1
-        self.done = True
-        self.over = self.over or self.begun
+        if self.known:
+            self.over = self.done = True
 
     def take_cut(self, chunk: Mapping[str, Any]) -> None:
         """Note a chunk that breaks off, as far as it has come."""
@@ -140,7 +141,11 @@ def _kind(stray: bytes) -> tuple[str, str]:
     for beginnings, kind, remedy in _KINDS:
         if stray.lstrip().lower().startswith(beginnings):
             return kind, remedy
-    if _BINARY.search(stray):
+    try:
+        is_text = not _CONTROL.search(getincrementaldecoder("utf-8")().decode(stray))  # its end may be cut
+    except UnicodeDecodeError:
+        is_text = False
+    if not is_text:
         return "binary data", "decode its Content-Encoding before it comes here, or check the endpoint's URL"
     return "text", _ADDRESS
 
@@ -153,9 +158,11 @@ def _choices(chunk: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _ends(choice: Mapping[str, Any]) -> bool:
-    return bool(choice.get("finish_reason")) or ("delta" not in choice and isinstance(choice.get("message"), dict))
+    is_whole = choice.get("delta") is None and isinstance(choice.get("message"), dict)
+    return is_whole or bool(choice.get("finish_reason"))
 
 
 def _holds_content(choice: Mapping[str, Any]) -> bool:
-    said = choice.get("delta") or choice.get("message") or choice
+    delta = choice.get("delta")  # a message beside it repeats what came
+    said = (choice.get("message") or choice) if delta is None else delta
     return isinstance(said, dict) and any(map(cast("dict[str, Any]", said).get, _CONTENT))

@@ -32,6 +32,7 @@ _DONE: Final = "[DONE]"
 _DONE_MARKS: Final = (_DONE, f'"{_DONE}"')
 _INVALID: Final = "invalid_frame"
 _GAP: Final = re.compile(r"(?:[\s,\]]|\[(?!DONE\])|data: ?(?=[{\[]))*")  # between two objects, and around them
+_TAIL: Final = re.compile(r"[^\n{]*")  # of `[DONE]`, up to what may be the next answer
 _ERROR: Final = re.compile(r'\{\s*"error"\s*:')
 _MOST_ERRORS: Final = 8  # places in one frame at which an error object is looked for
 _LENIENT: Final = json.JSONDecoder(strict=False)
@@ -92,7 +93,7 @@ def chunks_of_frame(data: str, event: str, number: int) -> list[Json | None]:
         number: Of the frame in its stream, for the message about one that is none.
     """
     if data.startswith(_DONE_MARKS):
-        return [None]
+        return _objects(data) or [None]
     try:
         value = from_json(data)
     except ValueError:  # it refuses lone surrogates, too, which split emoji leave, and raw control characters
@@ -162,9 +163,8 @@ def _objects(text: str) -> list[Json | None]:
     while at < len(text):
         if text.startswith(_DONE, at):
             found.append(None)
-            at = text.find("\n", at)
-            if at < 0:
-                break
+            tail = _TAIL.match(text, at)
+            at = tail.end() if tail else len(text)
         elif text[at] == "{":
             try:
                 value, at = _LENIENT.raw_decode(text, at)

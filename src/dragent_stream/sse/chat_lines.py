@@ -9,7 +9,7 @@
 import re
 from typing import Final
 
-from dragent_stream.sse.events import DEFAULT_LIMIT, ServerSentEvent, SSEDecoder
+from dragent_stream.sse.events import BOM, DEFAULT_LIMIT, ServerSentEvent, SSEDecoder
 
 __all__ = ("ChatLines",)
 
@@ -102,6 +102,10 @@ class ChatLines(SSEDecoder):
     def _stray(self, line: bytes, events: list[ServerSentEvent]) -> None:
         if self._data and not self._data_is_whole():
             self._data.append(line)
+            return
+        if line.startswith(BOM):  # of the next body in the stream
+            self._size -= len(line)
+            self._field(line[len(BOM) :], events)
             return
         value = line.strip()
         if not value.startswith(_DONE):

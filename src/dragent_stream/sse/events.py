@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 from dragent_stream.errors import SSEError
 
-__all__ = ("DEFAULT_LIMIT", "SSEDecoder", "ServerSentEvent", "encode_sse_frame")
+__all__ = ("BOM", "DEFAULT_LIMIT", "SSEDecoder", "ServerSentEvent", "encode_sse_frame")
 
+BOM: Final = b"\xef\xbb\xbf"
 DEFAULT_LIMIT: Final = 64 * 1024 * 1024
-_BOM: Final = b"\xef\xbb\xbf"
 
 
 class ServerSentEvent(NamedTuple):
@@ -101,11 +101,11 @@ class SSEDecoder:
             raise self._error
         if self._start is not None:
             data = self._start + data
-            if len(data) < len(_BOM) and _BOM.startswith(data):
+            if len(data) < len(BOM) and BOM.startswith(data):
                 self._start = data
                 return []
             self._start = None
-            data = data.removeprefix(_BOM)
+            data = data.removeprefix(BOM)
         if self._after_cr and data:
             self._after_cr = False
             if data.startswith(b"\n"):
