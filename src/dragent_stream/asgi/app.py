@@ -30,7 +30,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from dragent_stream.asgi.coalesce import DeltaBuffer
-from dragent_stream.asgi.hosts import AllowedHosts
+from dragent_stream.asgi.hosts import AllowedHosts, HostRules
 from dragent_stream.asgi.page import page_routes
 from dragent_stream.asgi.run_input import RunInputError, read_run_input
 from dragent_stream.asgi.runs import ActiveRuns, Run, RunRefusedError
@@ -105,8 +105,12 @@ def create_app(
         page: Serve a chat page with an event timeline at `/`.
         inspector: Mount agui-inspector at `/agui-inspector` (extra `[inspector]`).
         title: Name of the agent on the page.
+
+    Raises:
+        ConversionError: An entry of `allowed_hosts` is no host.
     """
     runs = ActiveRuns(max_runs)
+    hosts = None if allowed_hosts is None else HostRules(allowed_hosts)
     endpoint = _RunEndpoint(
         agent,
         runs,
@@ -136,7 +140,7 @@ def create_app(
     app = Starlette(
         routes=routes,
         middleware=[
-            *([Middleware(AllowedHosts, allowed_hosts)] if allowed_hosts is not None else []),
+            *([Middleware(AllowedHosts, hosts)] if hosts is not None else []),
             *([_cors(allow_origins)] if allow_origins else []),
         ],
         exception_handlers={HTTPException: _refuse_http, Exception: _tell_of_failure},
