@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import re
+import sys
+from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from asgi_wire import exchange, run_input
 from starlette.applications import Starlette
@@ -170,3 +177,40 @@ def test_a_server_on_a_loopback_address_answers_to_loopback_hosts_and_those_aske
 def test_a_server_on_another_address_answers_to_any_host_unless_some_are_named(address: str) -> None:
     assert hosts_for_bind(address) is None
     assert hosts_for_bind(address, ["box.test"]) == ["box.test"]
+
+
+async def test_serve_on_loopback_keeps_a_page_out_that_points_its_own_name_here(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text(json.dumps({"choices": [{"delta": {"content": "Hello"}, "finish_reason": "stop"}]}) + "\n")
+    command = [sys.executable, "-m", "dragent_stream", "serve", str(trace), "--port", "0", "--allow-host", "box.test"]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env={**os.environ, "COLUMNS": "500"}
+    )
+    assert process.stdout
+    try:
+        with anyio.fail_after(20):
+            said = (await process.stdout.readline()).decode()
+            found = re.search(r"http://127\.0\.0\.1:(\d+)/agui", said)
+            assert found, said
+            port = int(found[1])
+            answers = {
+                host: await answer_to(port, host)
+                for host in (f"localhost:{port}", f"127.0.0.1:{port}", "box.test", "evil.test")
+            }
+    finally:
+        process.kill()
+        await process.communicate()
+    assert [answer.partition(b"\r\n")[0][9:12] for answer in answers.values()] == [b"200", b"200", b"200", b"421"]
+    assert b"Hello" in answers["box.test"]
+    assert b"host_not_allowed" in answers["evil.test"]
+
+
+async def answer_to(port: int, host: str) -> bytes:
+    """What a run that is asked for under this host gets, to its last byte."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    body = json.dumps(run_input(runId=host)).encode()
+    head = f"POST /agui HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: application/json\r\n"
+    writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+    answer = await reader.read()
+    writer.close()
+    return answer
