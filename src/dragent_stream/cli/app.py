@@ -372,11 +372,16 @@ def serve(
     page: Annotated[bool, typer.Option(help="A chat page with an event timeline at /.")] = True,
     coalesce_ms: Annotated[float, typer.Option(min=0.0, help="Milliseconds that deltas may wait to be merged.")] = 16.0,
     allow_origin: Annotated[list[str] | None, typer.Option(help="A site that may use this one (CORS).")] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="A further name that requests may use; without it, on loopback only loopback's names."),
+    ] = None,
     expose_errors: Annotated[bool, typer.Option("--expose-errors", help="Send exception texts to clients.")] = False,
 ) -> None:
     """Serve an agent to AG-UI clients."""
     try:
         from dragent_stream.asgi.app import create_app
+        from dragent_stream.asgi.hosts import hosts_for_bind
         from dragent_stream.asgi.serve import resolve_agent, run_server
     except ImportError as error:
         raise error if isinstance(error, DragentStreamError) else missing_extra("asgi", error) from error
@@ -390,6 +395,7 @@ def serve(
         page=page,
         coalesce_ms=coalesce_ms,
         allow_origins=allow_origin or (),
+        allowed_hosts=hosts_for_bind(host, allow_host),
         expose_errors=expose_errors,
         title=Path(target).name or target,
     )
