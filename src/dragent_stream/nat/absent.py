@@ -53,7 +53,7 @@ def stand_in_for_front_end(error: ImportError) -> None:
 def _refusing(base: Any, name: str, told: str) -> type[Any]:
     from click import ClickException  # NAT's own; any other exception here is a traceback of NAT's command
 
-    class Settings(base, name=name, extra="allow"):
+    class Settings(base, name=name, extra="allow"):  # pyright: ignore[reportGeneralTypeIssues, reportCallIssue]
         @model_validator(mode="before")
         @classmethod
         def refuse(cls, _: Any) -> Any:
