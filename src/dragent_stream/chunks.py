@@ -40,7 +40,9 @@ from dragent_stream.values import arguments_of, first_text, index_of, text_of
 
 __all__ = ["ChunkReader"]
 
-_DESCRIPTION = frozenset({"created", "id", "model", "object", "provider", "service_tier", "system_fingerprint", "usage"})
+_DESCRIPTION = frozenset(
+    {"created", "id", "model", "object", "provider", "service_tier", "system_fingerprint", "usage"}
+)
 _SNAPSHOT_MIN = 12  # a shorter common beginning may be chance: "ha", "ha"
 
 
@@ -115,6 +117,8 @@ class ChunkReader:
             self._streamed = True
             return (Chunk(text=chunk),)
         fields = fields_of(chunk)
+        if fields and fields.get("object") == "error":
+            return (Chunk(error=read_error(fields)),)
         if fields and fields.get("role") == "tool" and (call_id := text_of(fields.get("tool_call_id"))):
             return (Chunk(tool_result=ToolResult(call_id, fields.get("content"))),)
         if not fields or not ("choices" in fields or _is_completion(fields)):

@@ -93,12 +93,12 @@ class RunLedger(Generic[E]):
     """
 
     __slots__ = (
+        "_answered_ids",
         "_calls",
         "_chunks_over",
+        "_cut_call",
         "_events",
         "_new_id",
-        "_answered_ids",
-        "_cut_call",
         "_open_turns",
         "_out",
         "_place",
@@ -323,6 +323,10 @@ class RunLedger(Generic[E]):
         if self._turn is None and turn and not turn.place.message:
             self._end_turn(turn)
 
+    def is_open(self, message: str) -> bool:
+        """A turn of this LangChain message is open."""
+        return bool(self._open_turns) and message in self._open_turns
+
     @property
     def place(self) -> Place:
         """Where what comes next belongs to."""
@@ -490,7 +494,9 @@ class RunLedger(Generic[E]):
             return
         self.hot.clear()
         self._close_turn(turn)
-        self._cut_call = self._cut_call or next((call for call in turn.calls if call.state is not CallState.ENDED), None)
+        self._cut_call = self._cut_call or next(
+            (call for call in turn.calls if call.state is not CallState.ENDED), None
+        )
 
     def _close_turn(self, turn: Turn[E]) -> None:
         """Close its messages, and end its calls where their arguments are JSON."""
@@ -508,7 +514,8 @@ class RunLedger(Generic[E]):
         self.end_turn()
         place = self._place
         if not place.message:
-            self.usage.call_ended()
+            if self._usage:
+                self._usage.call_ended()
             self._go_past_earlier()
         turn: Turn[E] = Turn(self._new_id(), place)
         if place.message:
@@ -600,6 +607,8 @@ class RunLedger(Generic[E]):
     def _close_speech(self, turn: Turn[E]) -> None:
         self._close_reasoning(turn)
         if turn.text:
+            if turn.said.held:
+                self.write(turn.text, turn.said.release())
             self.close_message(turn.text)
             turn.text = None
 

@@ -35,7 +35,6 @@ THOUGHT: Final = ("reasoning_content", "reasoning")
 NO_CHOICE: Final = -1
 
 
-
 class UndecidedError(Exception):
     """A writer leaves its delta to the full read: it may be no increment."""
 

@@ -76,7 +76,9 @@ class GrowingText:
         so_far = self._so_far
         if len(so_far) < _CERTAIN:
             return False
-        return delta == so_far if self.watching or self._growing else len(delta) > len(so_far) and delta.startswith(so_far)
+        return (
+            delta == so_far if self.watching or self._growing else len(delta) > len(so_far) and delta.startswith(so_far)
+        )
 
     def _grow(self, delta: str) -> str:
         if not delta.startswith(self._so_far):

@@ -39,9 +39,7 @@ class Place:
 
     def is_after(self, other: Place) -> bool:
         """What came from the other place is over, as the graph is a step further."""
-        return (
-            self.step is not None and other.step is not None and self.lane == other.lane and self.step > other.step
-        )
+        return self.step is not None and other.step is not None and self.lane == other.lane and self.step > other.step
 
 
 class OpenMessage(Generic[E]):

@@ -33,11 +33,12 @@ from dragent_stream.asgi.page import page_routes
 from dragent_stream.asgi.run_input import RunInputError, read_run_input
 from dragent_stream.asgi.runs import ActiveRuns, Run, RunRefusedError
 from dragent_stream.asgi_response import EventStreamResponse
+from dragent_stream.error_text import error_text
 from dragent_stream.errors import missing_extra
 from dragent_stream.events import WireEvents
 from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
 from dragent_stream.run import frames_of_a_chunk, ledger_for, run_events
-from dragent_stream.stream_converter import ChunkSource, error_text
+from dragent_stream.stream_converter import ChunkSource
 
 __all__ = ["Agent", "Identify", "create_app"]
 
