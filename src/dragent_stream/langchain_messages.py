@@ -166,7 +166,7 @@ class LangChainReader:
             self._modelled = True
             if message := _output_message(data.get("output")):
                 yield from self._known.whole({**message, "id": message.get("id") or run}, metadata, run=run)
-        elif kind == "on_tool_end":
+        elif kind == "on_tool_end" and "langgraph_node" not in metadata:  # else its node brings it, in the calls' order
             for messages in messages_of(data.get("output")):
                 for message in messages:
                     if is_result(message):
