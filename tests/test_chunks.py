@@ -100,7 +100,10 @@ def test_reasoning_details_that_grow_are_read_once() -> None:
     [
         ({"index": "1", "id": 7, "function": {"name": " ", "arguments": None}}, ToolCallDelta(1, "7", "", "")),
         ({"function": {"id": "x", "name": "f", "arguments": {"a": "ä"}}}, ToolCallDelta(None, "x", "f", '{"a": "ä"}')),
-        ({"index": 0, "type": "custom", "custom": {"name": "f", "input": "raw"}}, ToolCallDelta(0, "", "f", "raw")),
+        (
+            {"index": 0, "type": "custom", "custom": {"name": "f", "input": "raw"}},
+            ToolCallDelta(0, "", "f", "raw", custom=True),
+        ),
         (
             {"index": 0, "function": {"name": "f"}, "extra_content": {"google": {"thought_signature": "s"}}},
             ToolCallDelta(0, "", "f", "", "s"),
@@ -201,14 +204,14 @@ def test_langchain_messages_that_are_no_deltas() -> None:
     whole = AIMessage(content="Hi", tool_calls=[{"name": "f", "args": {"a": 1}, "id": "a"}])
     assert read(whole).tool_calls == [ToolCallDelta(None, "a", "f", '{"a": 1}')]
     assert read(ToolMessage(content="4", tool_call_id="a")).tool_result == ToolResult("a", "4")
-    assert read(HumanMessage(content="question")).text == ""
+    assert read(HumanMessage(content="question")) is None
 
 
 @pytest.mark.parametrize("chunk", [5, object(), {}, {"unknown": 1}, [], int])
 def test_what_nobody_knows_is_counted(chunk: Any) -> None:
     reader = ChunkReader()
     assert read(chunk, reader) is None
-    assert reader.unknown_chunks == 1
+    assert reader.unknown == 1
 
 
 def test_arguments_that_are_no_string_become_strict_json() -> None:

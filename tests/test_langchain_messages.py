@@ -42,7 +42,10 @@ from pydantic import BaseModel
 from dragent_stream.langchain_messages import LangChainReader
 from dragent_stream.options import ConverterOptions
 
-pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.beta_decorator.LangChainBetaWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::langchain_core._api.beta_decorator.LangChainBetaWarning"),
+    pytest.mark.filterwarnings("ignore::langchain_core._api.deprecation.LangChainDeprecationWarning"),
+]
 
 
 def records(*chunks: object) -> list[Any]:
@@ -82,7 +85,7 @@ async def test_every_form_of_one_graph_gives_the_same_run(form: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "form", [form for form in FORMS if "subgraphs" in form and "messages" in form or "all" in form]
+    "form", [form for form in FORMS if ("subgraphs" in form and "messages" in form) or "all" in form]
 )
 async def test_tokens_of_a_subgraph_come_as_they_are_made(form: str) -> None:
     events = await run_of(FORMS[form](tool_graph(checkpointer=remembering()), hello()))
@@ -222,7 +225,7 @@ async def test_a_node_that_returns_the_whole_history_tells_only_what_is_new() ->
     graph: Any = StateGraph(State)
     graph.add_node("agent", node)
     graph.add_edge(START, "agent")
-    history = [HumanMessage("a"), AIMessage("old"), HumanMessage("b")]
+    history = [HumanMessage("a", id="1"), AIMessage("old", id="2"), HumanMessage("b", id="3")]
     for form in ("the default", "values", "[messages, updates]"):
         model.answers = iter([chunks_of("one")])
         events = await run_of(FORMS[form](graph.compile(checkpointer=remembering()), {"messages": history}))

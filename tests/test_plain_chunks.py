@@ -76,7 +76,7 @@ def test_what_is_taken_at_a_glance_is_what_the_full_read_finds(chunk):
 
     if plain is not None:
         reader = ChunkReader()
-        reader.choice_index = 0
+        reader.read(one_choice({"role": "assistant"}))
         kind, text = plain
         brings = {
             "content": {"text": text},
@@ -135,7 +135,8 @@ def one_choice(delta: Any, **more: Any) -> dict[str, Any]:
 
 
 def read_in_full(chunk: Any) -> Any:
-    return ChunkReader().read(chunk)
+    (record,) = ChunkReader().read(chunk)
+    return record
 
 
 class Delta(BaseModel):

@@ -62,7 +62,7 @@ class ChunkReader:
         "_has_calls",
         "_langchain",
         "_streamed",
-        "_thinking",
+        "_tag",
         "first_unknown",
         "understood",
         "unknown",
@@ -76,7 +76,7 @@ class ChunkReader:
         self._langchain = LangChainReader()
         self._details = _Details()
         self._streamed = False
-        self._thinking = False  # Gemini's flag said that the content is a thought
+        self._tag: _LeadingTag | None = None  # of Gemini's thoughts
         self._has_calls = False
         self._calls_due = False  # the answer ended in tool calls, but brought none
 
@@ -108,6 +108,8 @@ class ChunkReader:
     def finish(self) -> Sequence[Chunk]:
         """What was kept back until the end of the stream."""
         records = [self._completion(chunk, choice) for chunk, choice in self._choice.finish()]
+        if self._tag and self._tag.held:
+            records.append(Chunk(text=self._tag.held))
         if calls := self._calls_of_other():
             records.append(calls)
         return records
@@ -197,13 +199,14 @@ class ChunkReader:
         """The content as answer text and as a thought: Gemini flags thoughts, which then stand in `<thought>` tags."""
         google = fields_of((fields_of(delta.get("extra_content")) or {}).get("google"))
         if google and google.get("thought") is True:
-            said = text if self._thinking else text.removeprefix("<thought>")
-            self._thinking = True
-            return "", said
-        if self._thinking:
-            self._thinking = False
-            return text.removeprefix("</thought>"), ""
-        return text, ""
+            if self._tag is None or self._tag.tag != _OPENING:
+                self._tag = _LeadingTag(_OPENING)
+            return "", self._tag.strip(text)
+        if self._tag is None:
+            return text, ""
+        if self._tag.tag == _OPENING:
+            self._tag = _LeadingTag(_CLOSING)
+        return self._tag.strip(text), ""
 
     def _reasoning(self, delta: Fields, encrypted: list[str]) -> str:
         """The delta's thought: as a string if any spelling holds one, else from the structured fields."""
@@ -216,6 +219,37 @@ class ChunkReader:
                 details = self._details.read(cast("Iterable[object]", entries), encrypted)
         encrypted.extend(_opaque(delta))
         return first_text(delta, "reasoning_content", "reasoning", "reasoning_text", "thinking", "thought") or details
+
+
+_OPENING, _CLOSING = "<thought>", "</thought>"
+
+
+class _LeadingTag:
+    """Takes a tag away from the beginning of a text that comes in pieces.
+
+    Attributes:
+        tag: The tag.
+        held: What may be the beginning of it.
+    """
+
+    __slots__ = ("_decided", "held", "tag")
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+        self.held = ""
+        self._decided = False
+
+    def strip(self, text: str) -> str:
+        """The piece without what belongs to the tag."""
+        if self._decided:
+            return text
+        text = self.held + text
+        if len(text) < len(self.tag) and self.tag.startswith(text):
+            self.held = text
+            return ""
+        self.held = ""
+        self._decided = True
+        return text.removeprefix(self.tag)
 
 
 class _Details:
@@ -296,7 +330,7 @@ def _call_id(value: object) -> str:
 
 def _is_completion(fields: Fields) -> bool:
     """A chunk without choices: of usage, an error or nothing but its own description; or the bare delta of one."""
-    if looks_like_error(fields):
+    if looks_like_error(fields) or "error" in fields:
         return True
     # Events of other APIs have these fields, too, and a type.
     if "type" not in fields and any(fields_of(fields.get(name)) is not None for name in ("usage", "delta")):

@@ -22,7 +22,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from json.encoder import encode_basestring_ascii as quote
-from typing import Any, Final, Generic, Literal, TypeVar, cast
+from typing import Any, Final, Generic, Literal, cast
+
+from ag_ui.core import BaseEvent
+from typing_extensions import TypeVar
 
 from dragent_stream.chunk_record import ToolCallDelta
 from dragent_stream.errors import AnswerError
@@ -40,7 +43,7 @@ __all__ = ["RunLedger"]
 
 logger = logging.getLogger("dragent_stream")
 
-E = TypeVar("E")
+E = TypeVar("E", default=BaseEvent)
 
 _REPLACEMENT = "\ufffd"
 _CHAT: Final = Place()
@@ -268,8 +271,7 @@ class RunLedger(Generic[E]):
 
     def close(self) -> None:
         """Close everything that is open, in order, and answer the calls that the run went past."""
-        for turn in self._all_turns():
-            self._end_turn(turn)
+        self.end_turns()
         for message in self._side:
             self.close_message(message)
         self._go_past(self._calls)
@@ -470,7 +472,7 @@ class RunLedger(Generic[E]):
         self._close_reasoning(turn)
         self._show_announced(turn)
         for call in turn.calls:
-            if call.state is not CallState.ENDED and call.closed and call.is_json:
+            if call.closed:
                 self._end_call(call)
         turn.stopped, turn.finish_id = True, self.chunk_id
         self.hot.clear()
@@ -489,6 +491,11 @@ class RunLedger(Generic[E]):
         if self._turn is not None:
             self._end_turn(self._turn)
 
+    def end_turns(self) -> None:
+        """Every answer is over, also those of messages that were open beside the last one."""
+        for turn in self._all_turns():
+            self._end_turn(turn)
+
     def _end_turn(self, turn: Turn[E]) -> None:
         if turn.over:
             return
@@ -504,8 +511,7 @@ class RunLedger(Generic[E]):
         self._show_leftover(turn)
         self._show_announced(turn)
         for call in turn.calls:
-            if call.custom or call.is_json or not call.name:
-                self._end_call(call)
+            self._end_call(call)
         turn.over = True
         if self._open_turns:
             self._open_turns.pop(turn.place.message, None)
@@ -632,6 +638,7 @@ class RunLedger(Generic[E]):
     def tool_runs(self, call: ToolCall) -> None:
         """A call is being executed: its arguments are complete, and so is the model's turn."""
         call.running = True
+        call.turn.executed = True
         if call.state is not CallState.ENDED and call.is_json:
             self._end_turn(call.turn)
 
@@ -640,7 +647,8 @@ class RunLedger(Generic[E]):
         call.running = False
         if call.answered or call.frontend or self.finished:
             return
-        if call.turn and (call.state is CallState.ENDED or call.is_json):
+        call.turn.executed = True
+        if call.state is CallState.ENDED or call.is_json:
             self._end_turn(call.turn)  # a tool has run, so the model has said all it had to say
         if call.state is not CallState.ENDED:
             call.held_result = content
@@ -717,6 +725,10 @@ class RunLedger(Generic[E]):
     def _call_of(self, tool_call_id: str) -> ToolCall | None:
         return next((call for call in self._calls if tool_call_id in call.ids and call.held_result is None), None)
 
+    def _may_show(self, call: ToolCall) -> bool:
+        """What the client runs is shown when it can be run, and not before."""
+        return not self._is_frontend(call) or (call.complete and call.is_json)
+
     def _is_frontend(self, call: ToolCall) -> bool:
         return call.name in self.options.frontend_tools
 
@@ -731,7 +743,7 @@ class RunLedger(Generic[E]):
                 self.write(call.writer, text)
         elif call.state is CallState.ENDED:
             self.dropped += bool(text)
-        elif call.name and not call.blank and not call.placeholder and (call.complete or not self._is_frontend(call)):
+        elif call.name and not call.blank and not call.placeholder and self._may_show(call):
             self._show(call)
         self._sign(call)
         if call.held_result is not None and call.complete:
@@ -777,14 +789,17 @@ class RunLedger(Generic[E]):
         turn.unshown = [call for call in unshown if call.state is CallState.HELD]
 
     def _end_call(self, call: ToolCall) -> None:
+        """END, unless the arguments are no JSON: END means that they are complete."""
         if call.state is CallState.ENDED:
             return
+        if call.state is CallState.HELD and not call.name:
+            self.dropped += 1  # AG-UI has no call without a name
+            self._calls.remove(call)
+            call.state = CallState.ENDED
+            return
+        if not (call.custom or call.is_json):
+            return
         if call.state is CallState.HELD:
-            if not call.name:
-                self.dropped += 1  # AG-UI has no call without a name
-                self._calls.remove(call)
-                call.state = CallState.ENDED
-                return
             self._show(call)
         writer: OpenMessage[E] = call.writer
         if call.custom:
@@ -819,11 +834,11 @@ class RunLedger(Generic[E]):
                     self.answer(call, "")
 
     def _go_past_earlier(self) -> None:
-        """Answer the calls that the run has left behind for the second time.
+        """Answer the calls that the run has left behind: a call beside them was executed, or it is for the second time.
 
-        A call that text follows may still be executed: its step comes after both.
+        A call that text follows at once may still be executed: its step comes after both.
         """
-        self._go_past([call for call in self._calls if call.passed and not call.running])
+        self._go_past([call for call in self._calls if (call.passed or call.turn.executed) and not call.running])
         for call in self._calls:
             call.passed = call.passed or call.state is CallState.ENDED
 

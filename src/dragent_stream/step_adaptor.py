@@ -25,9 +25,11 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, cast
 
+from ag_ui.core import BaseEvent
 from pydantic_core import to_json, to_jsonable_python
+from typing_extensions import TypeVar
 
 from dragent_stream.content_parts import result_text, text_and_reasoning
 from dragent_stream.errors import ConversionError
@@ -44,7 +46,7 @@ __all__ = ["AgentStep", "StepConverter"]
 
 logger = logging.getLogger("dragent_stream")
 
-E = TypeVar("E")
+E = TypeVar("E", default=BaseEvent)
 
 _ROOTS = frozenset({"", "root", "<workflow>"})
 

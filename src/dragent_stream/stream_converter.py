@@ -8,18 +8,19 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaita
 from io import IOBase
 from os import PathLike
 from types import TracebackType
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeAlias, cast
 
 from ag_ui.core import BaseEvent
 from pydantic import BaseModel
+from typing_extensions import TypeVar
 
+from dragent_stream.agui_parts import agui_parts
 from dragent_stream.answer_body import AnswerBody, cut_off
 from dragent_stream.chunk_record import Chunk
 from dragent_stream.chunks import ChunkReader
-from dragent_stream.content_parts import agui_parts, result_text
+from dragent_stream.content_parts import result_text
 from dragent_stream.error_text import error_code, error_text
 from dragent_stream.errors import AnswerError, ConversionError, SSEError
-from dragent_stream.foreign import describe
 from dragent_stream.ledger import RunLedger
 from dragent_stream.options import ConverterOptions
 from dragent_stream.plain_chunks import TEXT, Glance
@@ -34,7 +35,7 @@ __all__ = ["ChunkConverter", "ChunkSource", "Upstream", "convert_chunks_to_agui_
 
 logger = logging.getLogger("dragent_stream")
 
-E = TypeVar("E")
+E = TypeVar("E", default=BaseEvent)
 ChunkSource: TypeAlias = AsyncIterable[Any] | Iterable[Any] | Awaitable[AsyncIterable[Any]]
 """An async iterable of chunks, an awaitable of one (openai's `create(stream=True)`), or a plain iterable.
 
@@ -124,6 +125,8 @@ class ChunkConverter(Generic[E]):
         if reader.choice_index is not None:
             self._plain.choice_index = reader.choice_index
         elif reader.unknown and not self._warned:
+            from dragent_stream.foreign import describe  # its words are seldom needed
+
             self._warned = True
             logger.warning("skipped a chunk that was not understood: %s", describe(chunk))
         for record in records:
@@ -154,7 +157,7 @@ class ChunkConverter(Generic[E]):
             if self._steps:
                 ledger.keep(self._steps.finish())
             ledger.silence = self._silence()
-            ledger.end_turn()
+            ledger.end_turns()
             ledger.chunks_ended()
         return events + ledger.drain()
 
@@ -162,6 +165,8 @@ class ChunkConverter(Generic[E]):
         """The failure of a run that has shown nothing; None where the model has said that this is its answer."""
         reader, ledger = self._reader, self.ledger
         if reader.unknown:
+            from dragent_stream.foreign import describe
+
             what = f"the first is {describe(reader.first_unknown)}"
             if ledger.heard:
                 logger.warning("%d chunks of the stream were not understood; %s", reader.unknown, what)

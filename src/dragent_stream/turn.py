@@ -70,6 +70,7 @@ class Turn(Generic[E]):
         thought: The same of the reasoning.
         encrypted: Values that wait for something to belong to.
         owner: The message or call that they belong to.
+        executed: One of its calls is being executed, or was.
         unshown: Calls that were announced and have not begun on the wire.
         over: Nothing belongs to it any more.
         stopped: The model has said why it stopped; the turn goes on if the same answer does (BerriAI/litellm#2195).
@@ -81,6 +82,7 @@ class Turn(Generic[E]):
         "announced",
         "encrypted",
         "encrypted_before",
+        "executed",
         "finish_id",
         "message_id",
         "over",
@@ -106,6 +108,7 @@ class Turn(Generic[E]):
         self.encrypted_before: tuple[str, ...] = ()
         self.owner: tuple[Literal["message", "tool-call"], str] | None = None
         self._resolver: TurnCalls | None = None
+        self.executed = False
         self.unshown: list[ToolCall] = []
         self.over = False
         self.stopped = False

@@ -56,7 +56,7 @@ def is_json(text: str) -> bool:
     """The text is one JSON value, as a browser's `JSON.parse` sees it."""
     try:
         from_json(text, allow_inf_nan=False)
-    except ValueError:
+    except (TypeError, ValueError):
         pass
     else:
         return True

@@ -184,9 +184,10 @@ class _RunEndpoint:
 
     def _response(self, run_input: RunAgentInput) -> EventStreamResponse:
         name = f"run {run_input.run_id!r} of thread {run_input.thread_id!r}"
-        options = self._options
-        if not self._expose_errors:
-            options = replace(options, public_error=_reference_for(name))
+        if self._expose_errors:
+            options = replace(self._options, expose_errors=True)
+        else:
+            options = replace(self._options, public_error=_reference_for(name))
         ledger = ledger_for(run_input, WireEvents(), options)
 
         def farewell(error: BaseException | None) -> Iterable[bytes]:
