@@ -13,6 +13,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
+from pydantic import Field
 
 from dragent_stream.check import check_events
 from dragent_stream.options import ConverterOptions
@@ -25,7 +26,7 @@ class ChunkModel(BaseChatModel):
     """A chat model that streams given chunks, one answer after the other, and keeps what it was asked."""
 
     answers: Any
-    asked: list[Any] = []
+    asked: Any = Field(default_factory=list)
 
     @property
     def _llm_type(self) -> str:

@@ -439,6 +439,12 @@ def test_equal_answers_of_two_nodes_are_two_messages() -> None:
     ]
 
 
+def test_a_message_without_an_id_is_another_nodes() -> None:
+    parts = [{"a": {"messages": [AIMessage("OK")]}}, {"b": {"messages": [AIMessage("OK", id="lc_run--1")]}}]
+    assert said(*parts) == ["OK", "OK"]
+    assert said(*(("updates", part) for part in parts)) == ["OK", "OK"]
+
+
 def test_a_whole_message_says_what_its_chunks_did_not() -> None:
     found = records(AIMessageChunk("Hel", id="lc_run--1"), AIMessage("Hello", id="lc_run--1"))
     assert [record.text for record in found] == ["Hel", "lo"]

@@ -10,20 +10,12 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-<<<<<<< HEAD
-from typing import Any, TypeAlias, cast
-=======
 from typing import TypeAlias, cast
->>>>>>> main
 
 from dragent_stream.fields import Fields, fields_of
 from dragent_stream.values import first_text, json_text
 
-<<<<<<< HEAD
-__all__ = ["Content", "PartKey", "agui_parts", "read_content", "result_text", "text_and_reasoning"]
-=======
 __all__ = ["Content", "PartKey", "plain_text", "read_content", "result_text", "text_and_reasoning"]
->>>>>>> main
 
 PartKey: TypeAlias = tuple[object, object]
 """Which part a piece belongs to: the part's index in the message, and the index of a summary inside it."""

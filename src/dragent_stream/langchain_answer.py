@@ -49,6 +49,9 @@ class Origin(NamedTuple):
         return segment == name if ":" in name else self.node in ("", segment.partition(":")[0])
 
 
+_NOWHERE = Origin()
+
+
 class Answer:
     """A message of a model while it comes.
 
@@ -80,7 +83,7 @@ class Answer:
         "whole",
     )
 
-    def __init__(self, id: str, origin: Origin = Origin()) -> None:
+    def __init__(self, id: str, origin: Origin = _NOWHERE) -> None:
         self.id = id
         self.origin = origin
         self.text: list[str] = []

@@ -35,7 +35,7 @@ class KnownMessages:
         self._answers: dict[str, Answer] = {}  # by each id that names them
         self._latest: dict[str, Answer] = {}  # by task
         self._results = _Results()
-        self._unnamed: Counter[_Print] = Counter()
+        self._unnamed: dict[_Print, list[str]] = {}  # the nodes that they are from
 
     def __bool__(self) -> bool:
         return bool(self._answers or self._results.known)
@@ -66,19 +66,19 @@ class KnownMessages:
             return ()
         name = text_of(message.get("id"))
         origin = origin or origin_of(metadata)
+        key = _print(message)
         answer = self._answers.get(name) or self._rebuilt(message, origin)
         if answer is None:
-            key = _print(message)
-            if name and self._unnamed[key]:
-                self._unnamed[key] -= 1  # said before it got its id
-                self._answers[name] = Answer(name)
-                self._answers[name].whole = True
-                return ()
             answer = Answer(name, origin)
-            if not name:
-                self._unnamed[key] += 1
+            nodes = self._unnamed.get(key, [])
+            told = [node for node in nodes if not node or not origin.node or node == origin.node]
+            if name and told:
+                nodes.remove(told[0])
+                answer.whole = True  # it was told before it got its id
         if name:
             self._answers[name] = answer
+        else:
+            self._unnamed.setdefault(key, []).append(origin.node)
         if answer.whole:
             return ()
         self._results.asked(calls_of(message) if not answer.speaks else ())
@@ -146,7 +146,7 @@ class KnownMessages:
             if not text_of(message.get("id")) and message["type"] == "ai":
                 key = _print(message)
                 unnamed[key] += 1
-                if unnamed[key] <= self._unnamed[key]:
+                if unnamed[key] <= len(self._unnamed.get(key, ())):
                     continue
             yield message
 
@@ -159,7 +159,7 @@ class KnownMessages:
             answer = self._answers.setdefault(name, Answer(name))
             answer.whole = True
         elif message["type"] == "ai":
-            self._unnamed[_print(message)] += 1
+            self._unnamed.setdefault(_print(message), []).append("")
 
 
 class _Results:

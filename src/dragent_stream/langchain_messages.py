@@ -227,7 +227,7 @@ def _output_message(output: object) -> Fields | None:
     held: object = (fields_of(output) or {}).get("generations")
     while isinstance(held, list | tuple) and held:
         held = cast("Sequence[object]", held)[0]
-    return message_fields((fields_of(held) or {}).get("message"))
+    return message_fields((fields_of(cast("object", held)) or {}).get("message"))
 
 
 def _interrupted() -> Chunk:
