@@ -224,7 +224,7 @@ def test_a_large_trace_is_converted_in_constant_memory() -> None:
 
 
 def test_read_trace_gives_the_line_and_the_time_of_each_record() -> None:
-    (record,) = read_trace(['{"dragent_trace": 1}', f'{{"t": 1.5, "chunk": {CHUNK}}}'])
+    record, _ = read_trace(['{"dragent_trace": 1}', f'{{"t": 1.5, "chunk": {CHUNK}}}', '{"t": 2, "end": true}'])
     assert (record.line, record.t, record.kind) == (2, 1.5, "chunk")
 
 
