@@ -55,7 +55,8 @@ class _Taken(logging.Handler):
 def warnings_to(take: Callable[[str], object]) -> Generator[None]:
     """Give what the library logs, warnings and worse, to `take` while the block runs: chunks that it skipped, say."""
     logger = logging.getLogger("dragent_stream")
-    before, logger.handlers = logger.handlers, [_Taken(take)]
+    before = logger.handlers
+    logger.handlers = [_Taken(take)]
     try:
         yield
     finally:
