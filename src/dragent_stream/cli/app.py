@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -122,8 +123,9 @@ def _convert_directory(source: Path, target: Path, to: To, run: bool, workers: i
     events = 0
     console = error_console()
     columns = (TextColumn("converting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=len(jobs))
+    progress = Progress(*columns, console=console)
+    task = progress.add_task("", total=len(jobs))
+    with progress if console.is_terminal else nullcontext():
 
         def on_outcome(outcome: Outcome) -> None:
             nonlocal events
