@@ -7,6 +7,8 @@ from typing import Any, Final, cast
 from pydantic import BaseModel
 
 from dragent_stream.chat_completions.objects import json_fields
+from dragent_stream.chat_completions.reasoning_blocks import BLOCK_LISTS, ReasoningBlocks
+from dragent_stream.chat_completions.schema import default_finish, split_content
 from dragent_stream.chunks import ToolCallDelta, text_and_reasoning
 from dragent_stream.errors import ConversionError, UpstreamError
 from dragent_stream.tool_calls import ToolCall, TurnCalls
@@ -20,16 +22,18 @@ _AUDIO_TEXT: Final = frozenset({"data", "transcript"})
 
 
 def assemble_chat_completion(chunks: Iterable[object]) -> dict[str, Any]:
-    """Put a stream together: `assemble(synthesize(completion)) == completion`.
+    """Put a stream together: `assemble(synthesize(completion, True)) == read_chat_completion(completion)`.
 
-    Streams of other servers are read with the same rules as by the converter (which call a fragment belongs to, blank
-    first ids, usage on any chunk). The work is linear.
+    That is the completion itself where it has the keys that OpenAI requires. Streams of other servers are read with the
+    same rules as by the converter (which call a fragment belongs to, blank first ids, usage on any chunk), and fragments
+    of `thinking_blocks` and `reasoning_details` become the blocks that they are. The work is linear.
 
     Args:
         chunks: Chunks as JSON objects or pydantic objects (openai's `ChatCompletionChunk`), up to the end or `[DONE]`.
 
     Returns:
-        A `chat.completion`. A choice that the stream never finished has the finish reason null.
+        A `chat.completion`. Where the stream named no role it is `assistant`; where it gave no finish reason, `tool_calls`,
+        `function_call` or `stop`, but `length` if it broke off inside the arguments of a call.
 
     Raises:
         UpstreamError: The stream reported an error.
@@ -86,6 +90,11 @@ class ChatCompletionAssembler:
             raise ConversionError("the stream holds no chunk, so there is no completion to assemble")
         top = {key: self._top.pop(key) for key in ("id", "created", "model") if key in self._top}
         choices = [{"index": index, **self._choices[index].finish()} for index in sorted(self._choices)]
+        for key in ("id", "model"):
+            if top.get(key) is not None:
+                top[key] = str(top[key])
+        if isinstance(created := top.get("created"), str):  # some write it as text
+            top["created"] = int(created) if created.isdecimal() and created.isascii() else None
         made: _Fields = {"id": top.pop("id", None), "object": "chat.completion", **top, "choices": choices, **self._top}
         return made
 
@@ -99,6 +108,7 @@ class _Choice:
         self._message: _Fields = {}
         self._texts: dict[str, list[str]] = {}
         self._lists: dict[str, list[object]] = {}
+        self._blocks: dict[tuple[str, ...], ReasoningBlocks] = {}  # by the keys that lead to the list
         self._logprobs: _Fields | None = None
         self._tokens: dict[str, list[object]] = {}
         self._has_logprobs = False
@@ -116,7 +126,7 @@ class _Choice:
             self._feed_delta(_mapping(delta, f"{place}.delta"), f"{place}.delta")
         for key, value in choice.items():
             if key == "finish_reason":
-                self._finish = value or self._finish
+                self._finish = str(value) if value else self._finish
             elif key == "logprobs":
                 self._feed_logprobs(value, f"{place}.logprobs")
             elif key == "token_ids" and isinstance(value, list):  # vLLM: those of this chunk
@@ -126,9 +136,14 @@ class _Choice:
                 _replace(self._extras, key, value)
 
     def finish(self) -> _Fields:
-        message = self._message
+        message: _Fields = {"role": self._message.pop("role", None) or "assistant", **self._message}
         for key, parts in self._texts.items():
             message[key] = _joined(parts)
+        for path, blocks in self._blocks.items():
+            holder = message
+            for key in path[:-1]:
+                holder = holder[key]
+            holder[path[-1]] = blocks.finish()
         if self._function is not None:
             message["function_call"] = self._function.finish("arguments")
         for call, text in self._turn.leftover():
@@ -136,7 +151,7 @@ class _Choice:
             self._calls[id(call)] = _CallParts({"id": call.provider_id})
         if self._turn.calls:
             message["tool_calls"] = [self._calls[id(call)].finish_call(call) for call in self._turn.calls]
-        made: _Fields = {"message": message, "finish_reason": self._finish}
+        made: _Fields = {"message": message, "finish_reason": self._finish or _finish_of(message)}
         if self._has_logprobs:
             made["logprobs"] = None if self._logprobs is None else {**self._logprobs, **self._tokens}
         return {**made, **self._extras}
@@ -156,18 +171,47 @@ class _Choice:
             elif key == "audio" and isinstance(value, Mapping):
                 self._feed_audio(cast("Mapping[str, Any]", value))
             elif key == "content" and value is not None and not isinstance(value, str):
-                text, reasoning = text_and_reasoning(value)  # Mistral's parts, Cloudflare's numbers
-                for name, part in (("content", text), ("reasoning_content", reasoning)):
-                    if part:
-                        self._texts.setdefault(name, []).append(part)
+                self._feed_parts(value)
             elif isinstance(value, str):
                 self._texts.setdefault(key, []).append(value)
             elif isinstance(value, list):
-                known = self._lists.setdefault(key, [])
-                known.extend(cast("list[object]", value))
-                self._message[key] = known
+                self._feed_list(self._message, (key,), cast("list[object]", value))
+            elif isinstance(value, Mapping):
+                self._feed_mapping(key, cast("Mapping[str, Any]", value))
             else:
                 _replace(self._message, key, value)
+
+    def _feed_parts(self, content: object) -> None:
+        """A content that is no text: Mistral's list of parts, Cloudflare's numbers."""
+        text, reasoning = text_and_reasoning(content)
+        others: list[object] = []
+        if isinstance(content, list):
+            text, reasoning, others = split_content(cast("list[object]", content))
+        for name, part in (("content", text), ("reasoning_content", reasoning)):
+            if part:
+                self._texts.setdefault(name, []).append(part)
+        if others:
+            self._feed_list(self._message, ("content_parts",), others)
+
+    def _feed_list(self, holder: _Fields, path: tuple[str, ...], value: list[object]) -> None:
+        if path[-1] in BLOCK_LISTS:
+            holder.setdefault(path[-1], None)
+            self._blocks.setdefault(path, ReasoningBlocks()).feed(value)
+            return
+        known = self._lists.setdefault("/".join(path), [])
+        known.extend(value)
+        holder[path[-1]] = known
+
+    def _feed_mapping(self, key: str, value: Mapping[str, Any]) -> None:
+        """An object of the server's own (`provider_specific_fields`): what later ones do not name stays."""
+        known: object = self._message.get(key)
+        holder: _Fields = cast("_Fields", known) if isinstance(known, dict) else {}
+        self._message[key] = holder
+        for name, item in value.items():
+            if name in BLOCK_LISTS and isinstance(item, list):
+                self._feed_list(holder, (key, name), cast("list[object]", item))
+            else:
+                _replace(holder, name, item)
 
     def _feed_audio(self, audio: Mapping[str, Any]) -> None:
         known: _Fields = self._message.get("audio") or {}
@@ -228,7 +272,7 @@ class _CallParts:
                 _replace(self._fields, key, value, keep_first=key == "name")
 
     def finish(self, text_key: str) -> _Fields:
-        return {**self._fields, text_key: _joined(self._parts)}
+        return {"name": "", **self._fields, text_key: _joined(self._parts)}
 
     def feed_call(self, delta: Mapping[str, Any], kind: str, body: Mapping[str, Any]) -> None:
         self._kind = kind if body else self._kind
@@ -247,6 +291,22 @@ class _CallParts:
         text_key = "input" if self._kind == "custom" else "arguments"
         whole = {**body, "name": call.name, text_key: _joined([call.arguments])}
         return {**self._fields, "type": self._fields.get("type") or self._kind, self._kind: whole}
+
+
+def _finish_of(message: _Fields) -> str:
+    """The finish reason that the server left out."""
+    texts = [call["function"].get("arguments") for call in message.get("tool_calls") or () if call.get("function")]
+    texts += [message["function_call"].get("arguments")] if message.get("function_call") else []
+    return default_finish(message) if all(_is_whole(text) for text in texts) else "length"
+
+
+def _is_whole(arguments: str) -> bool:
+    try:
+        return not arguments.strip() or json.loads(arguments) is not ...
+    except ValueError:
+        return False
+    except RecursionError:
+        return True
 
 
 def _replace(fields: _Fields, key: str, value: object, *, keep_first: bool = False) -> None:
