@@ -33,7 +33,7 @@ test: setup tests/clients/node_modules/.ready
 	$(RUN) pytest
 	$(MAKE) --no-print-directory fuzz SECONDS=30 SEED=1
 	$(MAKE) --no-print-directory test-protocol test-fabric test-chat-clients test-copilotkit test-browser
-	$(MAKE) --no-print-directory test-nat NAT="1.9.0-profiler 1.6.0"
+	$(MAKE) --no-print-directory test-nat NAT="1.9.0-profiler 1.6.0 core-alone"
 
 # Mutations of every case and recording through both writers and both judges; a fault comes out as a test to paste.
 SECONDS := 600
@@ -60,7 +60,8 @@ tests/clients_chat/node_modules/.ready: tests/clients_chat/package-lock.json
 	cd tests/clients_chat && ../../scripts/node --npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
-# Real agents of NAT 1.6 to 1.9, with and without its profiler, and beside datarobot-genai; NAT="1.9.0-profiler 1.6.0" selects.
+# Real agents of NAT 1.6 to 1.9, with and without its profiler, beside datarobot-genai, and its command without our extra;
+# NAT="1.9.0-profiler 1.6.0" selects.
 test-nat: $(UV) tests/clients/node_modules/.ready
 	"$(PYTHON)" tests/nat/run.py $(NAT)
 

@@ -36,11 +36,12 @@ from dragent_stream.asgi.run_input import RunInputError, read_run_input
 from dragent_stream.asgi.runs import ActiveRuns, Run, RunRefusedError
 from dragent_stream.asgi_exits import as_exception, exits_contained
 from dragent_stream.asgi_response import EventStreamResponse
+from dragent_stream.error_text import error_text
 from dragent_stream.errors import ConversionError, missing_extra
 from dragent_stream.events import WireEvents
 from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
 from dragent_stream.run import frames_of_a_chunk, ledger_for, run_events
-from dragent_stream.stream_converter import ChunkSource, error_text
+from dragent_stream.stream_converter import ChunkSource
 
 __all__ = ["Agent", "Identify", "create_app"]
 
@@ -198,9 +199,10 @@ class _RunEndpoint:
 
     def _response(self, run_input: RunAgentInput) -> EventStreamResponse:
         name = f"run {run_input.run_id!r} of thread {run_input.thread_id!r}"
-        options = self._options
-        if not self._expose_errors:
-            options = replace(options, public_error=_reference_for(name))
+        if self._expose_errors:
+            options = replace(self._options, expose_errors=True)
+        else:
+            options = replace(self._options, public_error=_reference_for(name))
         try:
             ledger = ledger_for(run_input, WireEvents(), options)
         except ConversionError as error:

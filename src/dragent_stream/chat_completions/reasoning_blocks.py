@@ -26,19 +26,21 @@ class ReasoningBlocks:
 
     def feed(self, entries: list[object]) -> None:
         """Take the list of one delta."""
-        known = len(self._blocks)
+        last = len(self._blocks) - 1
+        fed: set[int] = set()  # blocks that have their part of this delta
         for entry in entries:
-            fields: Mapping[str, Any] = cast("Mapping[str, Any]", entry) if isinstance(entry, Mapping) else {}
+            fields = _fields(entry)
             mark = _mark(fields)
-            # Without an index an entry can only go on with what was last, and only if nothing new came in this delta.
-            last = known - 1 if known == len(self._blocks) else -1
             at = last if mark is None else self._by_index.get(mark, -1)
-            if 0 <= at < known and self._blocks[at].continues(fields):
+            if at < 0 or at in fed or not self._blocks[at].continues(fields):
+                at = len(self._blocks)
+                self._blocks.append(_Block(entry))
+                if mark is not None:
+                    self._by_index[mark] = at
+                last = -1  # behind a new block, what has no index begins another
+            else:
                 self._blocks[at].feed(fields)
-                continue
-            if mark is not None:
-                self._by_index[mark] = len(self._blocks)
-            self._blocks.append(_Block(entry))
+            fed.add(at)
 
     def finish(self) -> list[object]:
         """The blocks, each whole."""
@@ -50,7 +52,7 @@ class _Block:
 
     def __init__(self, entry: object) -> None:
         self._entry = entry
-        self._fields: dict[str, Any] = dict(cast("Mapping[str, Any]", entry)) if isinstance(entry, Mapping) else {}
+        self._fields = dict(_fields(entry))
         self._texts = {key: [value] for key in _TEXTS if isinstance(value := self._fields.get(key), str)}
         self._lengths = {key: len(text) for key, [text] in self._texts.items()}
 
@@ -91,6 +93,10 @@ class _Block:
         if not isinstance(self._entry, Mapping):
             return self._entry
         return {**self._fields, **{key: "".join(parts) for key, parts in self._texts.items()}}
+
+
+def _fields(entry: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", entry) if isinstance(entry, Mapping) else {}
 
 
 def _closes(entry: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import TypedDict
 
 from dragent_stream.chat_completions.objects import json_fields
-from dragent_stream.chunks import text_and_reasoning
+from dragent_stream.content_parts import text_and_reasoning
 
 __all__ = ("ChatCompletion", "default_finish", "read_chat_completion", "split_content")
 
@@ -113,7 +113,7 @@ class ChatCompletion(TypedDict):
 
 _COMPLETION: Final = TypeAdapter[ChatCompletion](ChatCompletion)
 # Of a content in parts; what has no type is text, a refusal is part of the answer.
-_TEXT_PARTS: Final = frozenset({"text", "output_text", "refusal", "thinking", "reasoning", None})
+_TEXT_PARTS: Final = ("text", "output_text", "refusal", "thinking", "reasoning", None)
 _LARGEST_INT: Final = 10**4300  # what CPython writes as decimal digits
 _Path = tuple[str | int, ...]
 
@@ -187,7 +187,7 @@ def _mistyped(data: object) -> ValidationError | None:
 
 def _without_members(loc: _Path) -> _Path:
     """The path without pydantic's names of what a union may hold."""
-    return tuple(part for part in loc if part not in ("str", "list[dict[str,any]]"))
+    return tuple(part for part in loc if part not in ("str", "int", "float", "list[dict[str,any]]"))
 
 
 def _read_choices(choices: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -220,7 +220,8 @@ def split_content(parts: list[object]) -> tuple[str, str, list[object]]:
     others: list[object] = []
     for part in parts:
         kind = cast("dict[str, object]", part).get("type") if isinstance(part, dict) else None
-        (read if kind in _TEXT_PARTS else others).append(part)
+        chosen = read if kind in _TEXT_PARTS else others
+        chosen.append(cast("object", part))
     return *text_and_reasoning(read), others
 
 
