@@ -148,8 +148,8 @@ class AnswerBody(Generic[E]):
 
     @property
     def problem(self) -> AnswerError | None:
-        """Why what has come is no complete answer."""
-        return self._chunks.problem
+        """Why what has come is no complete answer; None for objects without choices, which the converter tells apart."""
+        return None if self._end.begun and not self._end.known else self._chunks.problem
 
     def read(self, data: bytes, events: list[E]) -> None:
         """Take the next bytes and append the events they give; `SSEError` as for `SSEDecoder.feed`."""

@@ -9,7 +9,7 @@ A thought stands in the content, or in `additional_kwargs` as `reasoning_content
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import cast
+from typing import NamedTuple, cast
 
 from dragent_stream.chunk_record import Chunk, ToolCallDelta
 from dragent_stream.content_parts import Content, PartKey, read_content
@@ -19,10 +19,37 @@ from dragent_stream.finish_reasons import Finish, read_finish
 from dragent_stream.usage import Usage, read_usage
 from dragent_stream.values import arguments_of, first_text, index_of, text_of
 
-__all__ = ["Answer", "calls_of"]
+__all__ = ["Answer", "Origin", "calls_of"]
 
 _GEMINI_SIGNATURES = "__gemini_function_call_thought_signatures__"
 _RESPONSES_STATUS = {"completed": "stop", "incomplete": "incomplete", "failed": "failed", "cancelled": "cancelled"}
+
+
+class Origin(NamedTuple):
+    """Where in a graph a message comes from, as far as that is known; all empty where it is not.
+
+    Attributes:
+        graph: The namespace of the graph; "" for the outermost.
+        task: The namespace of the node's task, or what else tells two model calls apart.
+        node: The node's name.
+    """
+
+    graph: str = ""
+    task: str = ""
+    node: str = ""
+
+    def may_rebuild(self, inner: Origin) -> bool:
+        """A node here may have made its message of one from there: a graph inside it, or a model that it called."""
+        if inner.graph == self.graph:
+            return inner.task == self.task if self.task and inner.task else self.node in ("", inner.node)
+        if self.graph and not inner.graph.startswith(f"{self.graph}|"):
+            return False
+        segment = inner.graph[len(self.graph) :].strip("|").partition("|")[0]
+        name = self.task.rpartition("|")[2]
+        return segment == name if ":" in name else self.node in ("", segment.partition(":")[0])
+
+
+_NOWHERE = Origin()
 
 
 class Answer:
@@ -30,11 +57,12 @@ class Answer:
 
     Attributes:
         id: What its records carry in `message`.
-        task: The task of the graph that it comes from; empty where that is not known.
-        node: The node.
+        origin: Where in the graph it comes from.
         text: Its text so far, in pieces.
         calls: The ids of its calls so far, names where there are none.
+        streamed: Pieces of it came.
         whole: It was brought as a whole, so nothing can be missing.
+        rebuilt: A node has brought it again under another id.
     """
 
     __slots__ = (
@@ -47,20 +75,22 @@ class Answer:
         "_usage",
         "calls",
         "id",
-        "node",
+        "origin",
+        "rebuilt",
         "speaks",
-        "task",
+        "streamed",
         "text",
         "whole",
     )
 
-    def __init__(self, id: str, task: str = "", node: str = "") -> None:
+    def __init__(self, id: str, origin: Origin = _NOWHERE) -> None:
         self.id = id
-        self.task = task
-        self.node = node
+        self.origin = origin
         self.text: list[str] = []
         self.calls: list[str] = []
+        self.streamed = False
         self.whole = False
+        self.rebuilt = False
         self.speaks = False
         self._thinks = False
         self._thought: PartKey | None = None  # the part that the last piece of thought belongs to
@@ -117,6 +147,7 @@ class Answer:
             record.model = self._model
         if record.text:
             self.text.append(record.text)
+        self.streamed = self.streamed or not whole
         self.whole = self.whole or whole
         return record
 

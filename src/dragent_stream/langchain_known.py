@@ -15,10 +15,10 @@ from typing import TypeAlias, cast
 from dragent_stream.chunk_record import Chunk, ToolResult
 from dragent_stream.content_parts import read_content, result_text
 from dragent_stream.fields import Fields, fields_of
-from dragent_stream.langchain_answer import Answer, calls_of
+from dragent_stream.langchain_answer import Answer, Origin, calls_of
 from dragent_stream.values import text_of
 
-__all__ = ["KnownMessages", "is_result", "task_of"]
+__all__ = ["KnownMessages", "is_result", "origin_of"]
 
 _RESULTS = frozenset({"tool", "ToolMessageChunk", "function", "FunctionMessageChunk"})
 _RUN_IDS = ("lc_run--", "run-")
@@ -35,7 +35,7 @@ class KnownMessages:
         self._answers: dict[str, Answer] = {}  # by each id that names them
         self._latest: dict[str, Answer] = {}  # by task
         self._results = _Results()
-        self._unnamed: Counter[_Print] = Counter()
+        self._unnamed: dict[_Print, list[str]] = {}  # the nodes that they are from
 
     def __bool__(self) -> bool:
         return bool(self._answers or self._results.known)
@@ -46,37 +46,39 @@ class KnownMessages:
 
     def streamed(self, message: Fields, metadata: Fields, run: str = "") -> Sequence[Chunk]:
         """A message as it is streamed: a piece of one, or a whole one."""
-        kind = message["type"]
-        if kind in _RESULTS:
-            return self.result(message, metadata)
-        if kind == "AIMessageChunk" or (kind == "ChatMessageChunk" and message.get("role") in _SPEAKERS):
+        if is_answer(message) and message["type"].endswith("Chunk"):
             answer = self._answer(message, metadata, run)
             return (_placed(answer.read(message), metadata),)
-        return self.whole(message, metadata, run=run)
+        return self.whole(message, metadata)
 
-    def whole(
-        self, message: Fields, metadata: Fields | None = None, *, node: str = "", run: str = ""
-    ) -> Sequence[Chunk]:
-        """A whole message; none where nothing of it can be new."""
-        kind, metadata = message["type"], metadata or {}
-        if kind in _RESULTS:
+    def whole(self, message: Fields, metadata: Fields | None = None, origin: Origin | None = None) -> Sequence[Chunk]:
+        """A whole message; none where nothing of it can be new.
+
+        Args:
+            message: Its fields.
+            metadata: Of its task, where there are any.
+            origin: Where it comes from, where the metadata do not say.
+        """
+        metadata = metadata or {}
+        if is_result(message):
             return self.result(message, metadata)
         if not is_answer(message):
             return ()
         name = text_of(message.get("id"))
-        answer = self._answers.get(name) or self._repeated(message, task_of(metadata) or run, node)
+        origin = origin or origin_of(metadata)
+        key = _print(message)
+        answer = self._answers.get(name) or self._rebuilt(message, origin)
         if answer is None:
-            key = _print(message)
-            if name and self._unnamed[key]:
-                self._unnamed[key] -= 1  # said before it got its id
-                self._answers[name] = Answer(name)
-                self._answers[name].whole = True
-                return ()
-            answer = Answer(name, task_of(metadata) or run, node or text_of(metadata.get("langgraph_node")))
-            if not name:
-                self._unnamed[key] += 1
+            answer = Answer(name, origin)
+            nodes = self._unnamed.get(key, [])
+            told = [node for node in nodes if not node or not origin.node or node == origin.node]
+            if name and told:
+                nodes.remove(told[0])
+                answer.whole = True  # it was told before it got its id
         if name:
             self._answers[name] = answer
+        else:
+            self._unnamed.setdefault(key, []).append(origin.node)
         if answer.whole:
             return ()
         self._results.asked(calls_of(message) if not answer.speaks else ())
@@ -91,7 +93,8 @@ class KnownMessages:
         if answer is not None and (answer.id == name or not _speaks(message) or name.startswith(_RUN_IDS)):
             self._results.asked(_asked(message))
             return answer
-        task = run or task_of(metadata)
+        origin = origin_of(metadata)
+        task = run or origin.task
         latest = self._latest.get(task)
         is_run = name.startswith(_RUN_IDS)
         if latest is not None and latest.id.startswith(_RUN_IDS) is not is_run and not latest.whole:
@@ -101,17 +104,23 @@ class KnownMessages:
                 self._answers[name] = latest
                 self._results.asked(_asked(message))
                 return latest
-        answer = Answer(name, task_of(metadata) or run, text_of(metadata.get("langgraph_node")))
+        answer = Answer(name, origin)
         self._answers[name] = self._latest[task] = answer
         self._results.asked(_asked(message))
         return answer
 
-    def _repeated(self, message: Fields, task: str, node: str) -> Answer | None:
-        """The streamed answer that a node has rebuilt under another id."""
-        streamed = list(dict.fromkeys(self._answers.values()))
-        for answer in reversed(streamed if task or node else streamed[-1:]):
-            known = (answer.task == task) if task else (not answer.node or answer.node == node)
-            if known and not answer.whole and answer.same_as(message):
+    def _rebuilt(self, message: Fields, origin: Origin) -> Answer | None:
+        """The answer that a node has built anew under another id."""
+        told = list(dict.fromkeys(self._answers.values()))
+        for answer in reversed(told if any(origin) else told[-1:]):
+            inside = answer.origin.graph != origin.graph
+            if (
+                not answer.rebuilt
+                and (answer.streamed or inside)
+                and origin.may_rebuild(answer.origin)
+                and answer.same_as(message)
+            ):
+                answer.rebuilt = True
                 return answer
         return None
 
@@ -137,7 +146,7 @@ class KnownMessages:
             if not text_of(message.get("id")) and message["type"] == "ai":
                 key = _print(message)
                 unnamed[key] += 1
-                if unnamed[key] <= self._unnamed[key]:
+                if unnamed[key] <= len(self._unnamed.get(key, ())):
                     continue
             yield message
 
@@ -150,7 +159,7 @@ class KnownMessages:
             answer = self._answers.setdefault(name, Answer(name))
             answer.whole = True
         elif message["type"] == "ai":
-            self._unnamed[_print(message)] += 1
+            self._unnamed.setdefault(_print(message), []).append("")
 
 
 class _Results:
@@ -208,10 +217,11 @@ def is_answer(message: Fields) -> bool:
     )
 
 
-def task_of(metadata: Fields) -> str:
-    """The task that a part comes from; empty where the metadata does not say."""
-    namespace = text_of(metadata.get("langgraph_checkpoint_ns"))
-    return namespace or text_of(metadata.get("langgraph_node"))
+def origin_of(metadata: Fields) -> Origin:
+    """Where a part comes from, as its metadata say."""
+    task = text_of(metadata.get("langgraph_checkpoint_ns"))
+    node = text_of(metadata.get("langgraph_node"))
+    return Origin(task.rpartition("|")[0], task or node, node)
 
 
 def _placed(record: Chunk, metadata: Fields) -> Chunk:

@@ -12,9 +12,9 @@ from typing import cast
 from dragent_stream.chunk_record import Chunk
 from dragent_stream.errors import AnswerError
 from dragent_stream.fields import Fields, fields_of
-from dragent_stream.langchain_answer import calls_of
+from dragent_stream.langchain_answer import Origin, calls_of
 from dragent_stream.langchain_events import ContentBlocks, is_block_event, run_event
-from dragent_stream.langchain_known import KnownMessages, is_result, task_of
+from dragent_stream.langchain_known import KnownMessages, is_result, origin_of
 from dragent_stream.langchain_shapes import message_fields, node_message_fields
 from dragent_stream.langgraph_parts import INTERRUPT, Part, messages_of, part_of
 from dragent_stream.values import first_text, text_of
@@ -119,7 +119,7 @@ class LangChainReader:
                 continue
             for messages in messages_of(update):
                 for message in _new(messages):
-                    yield from self._known.whole(message, node=node)
+                    yield from self._known.whole(message, origin=Origin(graph, "", node))
 
     def _state(self, state: object, graph: str, *, answered: bool = False) -> Iterator[Chunk]:
         """What is new in a state.
@@ -139,7 +139,7 @@ class LangChainReader:
                     self._known.know(message)
                 messages = new
             for message in self._known.beyond(messages):
-                yield from self._known.whole(message)
+                yield from self._known.whole(message, origin=Origin(graph))
 
     def _event(self, event: Fields) -> Iterator[Chunk]:
         """An event of `astream_events`, version v1 or v2."""
@@ -165,8 +165,8 @@ class LangChainReader:
                 return
             self._modelled = True
             if message := _output_message(data.get("output")):
-                yield from self._known.whole({**message, "id": message.get("id") or run}, metadata, run=run)
-        elif kind == "on_tool_end":
+                yield from self._known.whole({**message, "id": message.get("id") or run}, metadata)
+        elif kind == "on_tool_end" and "langgraph_node" not in metadata:  # else its node brings it, in the calls' order
             for messages in messages_of(data.get("output")):
                 for message in messages:
                     if is_result(message):
@@ -187,7 +187,7 @@ class LangChainReader:
 
     def _block(self, event: Fields, metadata: Fields) -> Iterator[Chunk]:
         """An event of a message's content blocks, `astream_events` version v3."""
-        run = text_of(metadata.get("run_id")) or task_of(metadata)
+        run = text_of(metadata.get("run_id")) or origin_of(metadata).task
         for message in self._blocks.read(event, run):
             yield from self._known.streamed(message, metadata, run=run)
 
@@ -227,7 +227,7 @@ def _output_message(output: object) -> Fields | None:
     held: object = (fields_of(output) or {}).get("generations")
     while isinstance(held, list | tuple) and held:
         held = cast("Sequence[object]", held)[0]
-    return message_fields((fields_of(held) or {}).get("message"))
+    return message_fields((fields_of(cast("object", held)) or {}).get("message"))
 
 
 def _interrupted() -> Chunk:

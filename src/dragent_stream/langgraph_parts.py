@@ -135,11 +135,11 @@ def messages_of(update: object) -> Iterator[list[Fields]]:
             for item in cast("Sequence[object]", update):  # several updates of one node
                 yield from messages_of(item) if not isinstance(item, str | list | tuple) else ()
         return
+    if type(update).__name__ == "Command":
+        yield from messages_of(getattr(update, "update", None))
+        return
     fields = fields_of(update)
     if not fields:
-        return
-    if type(update).__name__ == "Command":
-        yield from messages_of(fields.get("update"))
         return
     for key, held in fields.items():
         value: object = held
