@@ -230,8 +230,8 @@ async def test_a_missed_deadline(start: Start, runs: Runs) -> None:
             events = [event async for event in convert_fabric_stream(stream)]
             last: Any = events[-1]
             assert last.type == "RUN_ERROR"
-            assert last.code == ("timeout" if DEADLINES else "STREAM_ERROR")
-            assert last.message == "the agent's run failed"
+            assert last.code == ("timeout" if DEADLINES else "host_timeout")
+            assert last.message.startswith(f"The agent failed ({last.code}). Reference: ")
             assert runs() == ["block"]
             await assert_spent(runtime)
 
@@ -242,7 +242,8 @@ async def test_a_killed_host(start: Start, runs: Runs) -> None:
             stream = runtime.invoke_openai_stream(input={"do": "die"})
             events = [event async for event in convert_fabric_stream(stream)]
             last: Any = events[-1]
-            assert (last.type, last.message) == ("RUN_ERROR", "the agent's run failed")
+            assert (last.type, last.code) == ("RUN_ERROR", "host_crashed")
+            assert last.message.startswith("The agent failed (host_crashed). Reference: ")
             with pytest.raises(FabricRuntimeError, match="host_crashed"):
                 await stream.result()
             assert runs() == ["die"]
