@@ -313,6 +313,24 @@ async def test_a_chunk_that_fits_no_record_is_a_failed_result() -> None:
     assert emitted == []
 
 
+@pytest.mark.parametrize("before", [[], [text_chunk("a")]])
+async def test_a_source_that_yields_no_chunks_fails_the_turn_and_says_what_it_yields(before: list[Any]) -> None:
+    result, emitted = await stream(lambda _: [*before, {"text": "b"}, finish_chunk()])
+    assert result["error"] == {
+        "code": "invalid_chunk",
+        "message": "the source yielded a dict with the keys text, which is no chunk",
+        "retryable": False,
+    }
+    assert emitted == before
+
+
+@pytest.mark.parametrize("source", [lambda _: "text", lambda _: text_chunk("x"), lambda _: None, lambda _: b"data: x"])
+async def test_a_source_that_is_no_stream_fails_the_turn_and_says_so(source: Any) -> None:
+    result, _ = await stream(source)
+    assert result["error"]["code"] == "invalid_chunk"
+    assert "not a stream of chunks" in result["error"]["message"]
+
+
 async def test_what_exceeds_a_record_is_divided() -> None:
     result, emitted = await stream(lambda _: [text_chunk("é" * RECORD_LIMIT)])
     assert emitted.text == "é" * RECORD_LIMIT

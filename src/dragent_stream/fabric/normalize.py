@@ -8,12 +8,13 @@ is, extras included. What is repaired, and who sends it:
 - `choices` null or absent (pydantic/pydantic-ai#5165), `delta` null or absent (Azure, mozilla-ai/any-llm#657), a
   `message` instead of `delta` (read where the choice streamed nothing before, ENTERPILOT/GoModel#1068);
 - content as parts (Mistral: thinking parts become `reasoning_content`) or as a number (cloudflare/ai#651);
-- tool calls that are one mapping, or whose arguments are an object (can1357/oh-my-pi#1779);
+- tool calls that are one mapping, whose arguments are an object (can1357/oh-my-pi#1779), or whose `index` is no number;
 - wrong types of `role`, `refusal`, `finish_reason`, `usage`, `logprobs`: dropped;
 - NaN, dates and other values that JSON has not: null, text;
 - surrogate pairs cut between two chunks: joined; lone surrogates: U+FFFD.
 
-pydantic chunks (openai, NAT) are dumped; LangChain messages, `str` and LangGraph's pairs are rewritten as chunks. An
+What is no chunk, or holds in the place of choices, delta or calls what nobody can read, is refused: dropping it would make
+a half answer a success. pydantic chunks (openai, NAT) are dumped; LangChain messages, `str` and LangGraph's pairs are rewritten as chunks. An
 in-band error is raised as `UpstreamError`. Nothing here awaits; the clock and the ids are injected.
 """
 
@@ -35,6 +36,7 @@ __all__ = ["ChunkNormalizer", "ReadyChunk"]
 
 Json = dict[str, Any]
 
+_INDEX = (int, type(None))
 _FINISH_WORDS = {"calls": "tool_calls"}
 
 
@@ -74,7 +76,7 @@ class ChunkNormalizer:
 
         Raises:
             UpstreamError: The chunk reports a failure of the upstream.
-            ConversionError: The chunk cannot be made to fit one record.
+            ConversionError: The chunk cannot be made to fit one record, or is none; names the place, never the value.
         """
         fields = self._fields(chunk)
         if fields is None:
@@ -106,7 +108,8 @@ class ChunkNormalizer:
             return None
         if isinstance(chunk, tuple):
             pair = cast("tuple[object, ...]", chunk)
-            return self._fields(pair[0]) if len(pair) == 2 else self._from_message(pair)
+            whole = len(pair) == 2 and not isinstance(pair[0], str | tuple | list)
+            return self._fields(pair[0]) if whole else self._from_message(pair)
         if isinstance(chunk, str):
             return {"choices": [{"index": 0, "delta": {"content": chunk}}]} if chunk else None
         if isinstance(chunk, Mapping):
@@ -118,7 +121,7 @@ class ChunkNormalizer:
         else:
             return self._from_message(chunk)
         if fields.get("error") or ("choices" not in fields and "delta" not in fields):
-            record = self._reader.read(fields)
+            record = self._read(fields)
             if record is None:
                 return None
             if record.error is not None:
@@ -130,12 +133,22 @@ class ChunkNormalizer:
         return fields
 
     def _from_message(self, message: object) -> Json | None:
-        record = self._reader.read(message)
+        record = self._read(message)
         if record is None:
             return None
         if record.error is not None:
             raise record.error
         return self._rewritten(record)
+
+    def _read(self, chunk: object) -> Chunk | None:
+        """The record of a chunk in no completion's shape; None for a heartbeat, and for a mode of LangGraph without any."""
+        if _is_heartbeat(chunk):
+            return None
+        unknown = self._reader.unknown_chunks
+        record = self._reader.read(chunk)
+        if self._reader.unknown_chunks != unknown and not _is_langgraph(chunk):
+            raise ConversionError(f"the source yielded {_looks(chunk)}, which is no chunk")
+        return record
 
     def _rewritten(self, record: Chunk) -> Json | None:
         """A completion chunk that says what a LangChain message says."""
@@ -187,12 +200,9 @@ class ChunkNormalizer:
         fields["created"] = _moment(fields.get("created"), self._created)
         if not isinstance(fields.get("usage"), dict):
             fields.pop("usage", None)
-        offered = fields.get("choices")
-        choices = cast("Iterable[object]", offered) if isinstance(offered, list | tuple) else ()
         fields["choices"] = [
-            self._choice(cast("Json", choice), position)
-            for position, choice in enumerate(choices)
-            if isinstance(choice, dict)
+            self._choice(choice, position)
+            for position, choice in enumerate(_mappings(fields.get("choices"), "choices"))
         ]
         return fields
 
@@ -207,6 +217,11 @@ class ChunkNormalizer:
         message = choice.pop("message", None)
         delta: object = choice.get("delta")
         if not isinstance(delta, dict):
+            if delta:
+                raise ConversionError(f"choices[{position}].delta of a chunk is {_looks(delta)}, not a mapping")
+            if message is None and isinstance(text := choice.get("text"), str):
+                message = {"content": choice.pop("text")} if text else None  # a legacy text completion
+                self._streamed.discard(choice["index"])
             # The whole message again would be text twice.
             delta = message if choice["index"] not in self._streamed else None
         choice["delta"] = _delta(cast("Json", delta)) if isinstance(delta, dict) else {}
@@ -248,6 +263,8 @@ def _is_odd(fields: Json) -> bool:
         if choice.get("finish_reason") == "" or "message" in choice:
             return True
         for call in choice["delta"].get("tool_calls") or ():
+            if type(call.get("index")) not in _INDEX:
+                return True
             function = call.get("function")
             if not isinstance(function, dict) and function is not None:
                 return True
@@ -268,18 +285,55 @@ def _delta(delta: Json) -> Json:
             delta.pop(name, None)
     if not isinstance(delta.get("function_call"), dict):
         delta.pop("function_call", None)
-    calls = delta.get("tool_calls")
-    offered = [cast("object", calls)] if isinstance(calls, dict) else calls
-    if isinstance(offered, list | tuple):
-        entries = cast("Iterable[object]", offered)
-        delta["tool_calls"] = [_call(cast("Json", call)) for call in entries if isinstance(call, dict)]
-    else:
-        delta.pop("tool_calls", None)
+    calls = delta.pop("tool_calls", None)
+    if calls is not None:
+        offered = [cast("object", calls)] if isinstance(calls, dict) else calls
+        delta["tool_calls"] = [_call(call) for call in _mappings(offered, "tool_calls")]
     return delta
+
+
+def _mappings(value: object, what: str) -> list[Json]:
+    """The mappings in a list; what holds anything else would be lost, so it is refused."""
+    if not value:
+        return []
+    if not isinstance(value, list | tuple):
+        raise ConversionError(f"{what} of a chunk is {_looks(value)}, not a list of mappings")
+    entries = list(cast("Iterable[object]", value))
+    for at, entry in enumerate(entries):
+        if entry and not isinstance(entry, dict):
+            raise ConversionError(f"{what}[{at}] of a chunk is {_looks(entry)}, not a mapping")
+    return [cast("Json", entry) for entry in entries if isinstance(entry, dict)]
+
+
+def _is_heartbeat(chunk: object) -> bool:
+    if not isinstance(chunk, Mapping):
+        return False
+    fields = cast("Json", chunk)
+    return not fields or "ping" in fields or fields.get("type") in ("ping", "heartbeat", "keepalive")
+
+
+def _is_langgraph(chunk: object) -> bool:
+    """(mode, value), (namespace, value) or (namespace, mode, value)."""
+    return isinstance(chunk, tuple | list) and len(cast("list[object]", chunk)) in (2, 3)
+
+
+def _looks(value: object) -> str:
+    """What a value is, without what it says."""
+    kind = type(value).__name__
+    article = "an" if kind[0].lower() in "aeiou" else "a"
+    if not isinstance(value, Mapping):
+        return f"{article} {kind}"
+    names = [str(name) for name in list(cast("Json", value))[:5]]
+    return f"{article} {kind} with the keys {', '.join(names)}" if names else f"an empty {kind}"
 
 
 def _call(call: Json) -> Json:
     call = dict(call)
+    index = call.get("index")
+    if index is not None and type(index) is not int:
+        del call["index"]
+        if isinstance(index, str) and index.isdecimal() and len(index) < 10:
+            call["index"] = int(index)
     function = call.get("function")
     if isinstance(function, dict):
         function = dict(cast("Json", function))
