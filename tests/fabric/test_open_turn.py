@@ -112,7 +112,7 @@ async def test_room_comes_back_as_the_reader_takes() -> None:
 
 
 async def test_a_run_whose_reader_was_too_slow_says_so_after_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OpenTurn.__init__, "__kwdefaults__", {"backlog_limit": 300, "left": False})
+    monkeypatch.setattr(OpenTurn.__init__, "__kwdefaults__", {"backlog_limit": 300, "left": False, "on_over": None})
     stream = Turn([text_chunk("x")] * 10)
     with anyio.fail_after(5):
         events = convert_fabric_stream(stream)

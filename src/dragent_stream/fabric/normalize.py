@@ -108,7 +108,7 @@ class ChunkNormalizer:
             return None
         if isinstance(chunk, tuple):
             pair = cast("tuple[object, ...]", chunk)
-            whole = len(pair) == 2 and not isinstance(pair[0], str | tuple | list)
+            whole = len(pair) == 2 and type(pair[0]) not in (str, tuple, list)
             return self._fields(pair[0]) if whole else self._from_message(pair)
         if isinstance(chunk, str):
             return {"choices": [{"index": 0, "delta": {"content": chunk}}]} if chunk else None

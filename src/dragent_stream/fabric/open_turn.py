@@ -12,7 +12,7 @@ import asyncio
 import json
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol, cast
 
 from dragent_stream.errors import UpstreamError
@@ -51,19 +51,28 @@ class OpenTurn:
         task: Reads the turn; done when the turn is over. It never fails. None where no event loop was running yet.
     """
 
-    def __init__(self, stream: FabricStream, *, backlog_limit: int = BACKLOG_LIMIT, left: bool = False) -> None:
+    def __init__(
+        self,
+        stream: FabricStream,
+        *,
+        backlog_limit: int = BACKLOG_LIMIT,
+        left: bool = False,
+        on_over: Callable[[], None] | None = None,
+    ) -> None:
         """Begin to read.
 
         Args:
             stream: The turn; nobody else may iterate it or await its result.
             backlog_limit: Bytes of JSON that may wait for the reader.
             left: Nobody wants the chunks.
+            on_over: Called when the turn is over, before its reader knows.
         """
         self.task: asyncio.Task[None] | None = None
         self._stream = stream
         self._room = backlog_limit
         self._limit = backlog_limit
         self._left = left
+        self._on_over = on_over
         self._held: deque[Any] = deque()
         self._arrived = asyncio.Event()
         self._over = False
@@ -147,6 +156,8 @@ class OpenTurn:
         finally:
             self._over = True
             self._arrived.set()
+            if self._on_over is not None:
+                self._on_over()
 
     async def _close_after(self, error: Exception) -> None:
         try:

@@ -49,7 +49,7 @@ class RuntimePool:
     def __init__(self, start: Callable[[], Any] | None, runtime: Any, limit: int) -> None:
         self._start = start
         self._limit = limit
-        self._seats = [] if start else [Seat(None, runtime)]  # the one that was used last stands last
+        self._seats = [Seat(None, runtime)] if start is None else []  # the one that was used last stands last
         self._line: list[tuple[Hashable, asyncio.Future[Seat]]] = []
         self._background: set[asyncio.Task[None]] = set()
         self._changed: asyncio.Event | None = None
@@ -60,7 +60,7 @@ class RuntimePool:
         if self._closed:
             raise UpstreamError("the agent is shutting down", "shutdown")
         future: asyncio.Future[Seat] = asyncio.get_running_loop().create_future()
-        self._line.append((key if self._start else None, future))
+        self._line.append((None if self._start is None else key, future))
         self._serve_line()
         try:
             return await future

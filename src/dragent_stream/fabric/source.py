@@ -140,15 +140,13 @@ class FabricSource:
         pool = self._pool
         seat = await pool.take(self._key(run_input) if self._key else None)
         try:
-            turn = OpenTurn(_Turn(self, await pool.ready(seat), run_input))
+            asked = _Turn(self, await pool.ready(seat), run_input)
         except BaseException as error:
             pool.give_back(seat)
             if isinstance(error, UpstreamError) or not isinstance(error, Exception):
                 raise
             raise turn_error(error) from error
-        assert turn.task is not None
-        turn.task.add_done_callback(lambda _: pool.give_back(seat))
-        return turn
+        return OpenTurn(asked, on_over=lambda: pool.give_back(seat))
 
     def streams(self, runtime: Any) -> bool:
         """Whether to ask this runtime for a stream."""
