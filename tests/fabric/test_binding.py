@@ -240,6 +240,7 @@ SCRIPT = """
 import asyncio, os, sys
 from contextlib import asynccontextmanager
 from dragent_stream.fabric import serve_binding
+from dragent_stream.options import ConverterOptions
 from dragent_stream.testing import text_chunk
 
 @asynccontextmanager
@@ -254,8 +255,13 @@ async def source(question):
     yield text_chunk(question)
     if question == "wait":
         await asyncio.Event().wait()
+    while question == "swallow":
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
 
-serve_binding(lifespan=lifespan)
+serve_binding(lifespan=lifespan, options=ConverterOptions(close_timeout=0.05))
 """
 
 
@@ -312,6 +318,22 @@ async def test_the_end_of_stdin_stops_even_a_silent_turn(tmp_path: Path) -> None
     assert out == b""
     assert err.endswith(b"stopped\n")
     assert sink.error == "the connection broke off before the end"
+
+
+async def test_a_target_that_swallows_its_end_does_not_keep_the_process(tmp_path: Path) -> None:
+    with anyio.fail_after(30):
+        async with process(tmp_path) as child, FakeSink() as sink:
+            await tell(child, START)
+            await told(child)
+            await tell(child, {"operation": "invoke_openai_stream", "payload": sink.payload("swallow")})
+            await sink.wait_records(1)
+            out, err = await child.communicate(b"")
+    assert (out, child.returncode) == (b"", 0)
+    assert err.split(b"\n")[-3:] == [
+        b"the target swallows its cancellation and is abandoned; it still runs in this process",
+        b"stopped",
+        b"",
+    ]
 
 
 async def test_requests_that_came_before_the_end_of_stdin_are_still_answered(tmp_path: Path) -> None:

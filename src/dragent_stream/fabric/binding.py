@@ -22,6 +22,7 @@ from dataclasses import field as dataclass_field
 from typing import IO, Any, cast
 
 from dragent_stream.fabric.contract import FabricStreamError, RecordEncoder
+from dragent_stream.fabric.deadline import has_abandoned_targets
 from dragent_stream.fabric.normalize import ReadyChunk
 from dragent_stream.fabric.sink import OpenAIStreamSink, StreamTransport
 from dragent_stream.fabric.turn import Lifespan, Prepare, StreamTarget, TurnSource, failure_text
@@ -224,6 +225,10 @@ async def _serve(binding: Binding, answers: IO[bytes]) -> None:
             answers.flush()
     finally:
         await binding.close()
+        if has_abandoned_targets():
+            # `asyncio.run` would wait for it, and the process would outlive its runtime.
+            sys.stderr.flush()
+            os._exit(0)
 
 
 async def _unless_gone(

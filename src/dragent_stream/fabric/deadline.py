@@ -9,7 +9,7 @@ from typing import Any
 
 from dragent_stream.errors import ConversionError
 
-__all__ = ["TurnDeadline", "check_turn_timeout"]
+__all__ = ["TurnDeadline", "check_turn_timeout", "has_abandoned_targets"]
 
 logger = logging.getLogger("dragent_stream.fabric")
 
@@ -17,6 +17,11 @@ _MARGIN = 10.0  # seconds that Fabric leaves between an adapter's deadline and i
 
 # Targets that swallowed their cancellation; held, because nothing else holds a task.
 _abandoned: set[asyncio.Task[Any]] = set()
+
+
+def has_abandoned_targets() -> bool:
+    """Whether a target that swallowed its cancellation still runs in this process."""
+    return bool(_abandoned)
 
 
 def check_turn_timeout(seconds: float | None) -> None:
