@@ -74,7 +74,7 @@ FABRIC ?= 0.5.0 0.2.0
 test-fabric: $(FABRIC:%=.venvs/fabric-%/.ready) tests/clients/node_modules/.ready
 	"$(PYTHON)" tests/nat/run.py --prepare 1.9.0
 	set -e; for version in $(FABRIC); do \
-		echo "nemo-fabric-runtime $$version"; .venvs/fabric-$$version/bin/python -m pytest -q tests/fabric/sdk; \
+		echo "nemo-fabric-runtime $$version"; .venvs/fabric-$$version/bin/python -m pytest -q tests/fabric/sdk examples/fabric; \
 		.venvs/fabric-$$version/bin/python examples/fabric/check.py; \
 	done
 
