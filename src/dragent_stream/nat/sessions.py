@@ -7,7 +7,8 @@ sends exception texts to clients and logs no traceback. It frees no model client
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Generator
+import contextvars
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextvars import ContextVar
 from typing import Any
 
@@ -15,6 +16,7 @@ from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket
 
 from dragent_stream.nat.agent_run import run_options
+from dragent_stream.nat.chat_stream import chat_stream
 from dragent_stream.nat.converters import batch_to_str
 from dragent_stream.nat.failures import (
     AgentFailedError,
@@ -58,12 +60,10 @@ def _request_variables() -> list[ContextVar[Any]]:
     ]
 
 
-def _forget_request(workflow: Any) -> None:
-    """Take the request in whose session the workflow was built out of what is restored for its runs."""
-    of_request = set(_request_variables())
-    workflow._saved_context = {
-        variable: value for variable, value in workflow._saved_context.items() if variable not in of_request
-    }
+def _restore_only(workflow: Any, wanted: Callable[[ContextVar[Any], Any], bool]) -> None:
+    """Choose what NAT restores, of the context in which the workflow was built, for each of its runs."""
+    saved = workflow._saved_context
+    workflow._saved_context = {variable: value for variable, value in saved.items() if wanted(variable, value)}
 
 
 class RequestSessionManager(SessionManager):
@@ -100,7 +100,8 @@ class RequestSessionManager(SessionManager):
         manager.runs, manager.max_users = runs, max_users
         manager.options, manager.expose_errors = options, expose_errors
         if manager._shared_workflow is not None:
-            _forget_request(manager._shared_workflow)
+            of_request = {*_request_variables(), chat_stream}
+            _restore_only(manager._shared_workflow, lambda variable, value: variable not in of_request)
         return manager
 
     @contextlib.asynccontextmanager
@@ -148,9 +149,12 @@ class RequestSessionManager(SessionManager):
         known = user_id in users
         if not known and len(users) >= self.max_users:
             await self._drop_idle_user()
+        before = contextvars.copy_context()
         built: Any = await super()._get_or_create_per_user_builder(user_id)
         if not known:
-            _forget_request(built[1])
+            # What the request in whose session it was built had set is not the workflow's.
+            unset = object()
+            _restore_only(built[1], lambda variable, value: before.get(variable, unset) is not value)
         return built
 
     async def _drop_idle_user(self) -> None:
