@@ -18,7 +18,7 @@ from dragent_stream.nat.failures import ServerStoppingError, TooManyRunsError
 from dragent_stream.nat.health import PATHS as HEALTH_PATHS
 from dragent_stream.nat.identity import IdentityError, check_signed, request_user
 from dragent_stream.nat.imports import SessionManager
-from dragent_stream.nat.open_runs import OpenRuns
+from dragent_stream.nat.open_runs import OpenRuns, runs_of_request
 
 __all__ = ["Gate", "Refusal", "request_path"]
 
@@ -117,7 +117,25 @@ class Gate:
             return
         request_user(Request(scope), managers[0])
         with self._runs.admitted():
-            await self._app(scope, receive, send)
+            await self._run(scope, receive, send)
+
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the request run; what it streams ends with it, also where its generators are left to the collector."""
+        streams = False
+
+        async def watch(message: Message) -> None:
+            nonlocal streams
+            if message["type"] == "http.response.start":
+                streams = any(value.startswith(b"text/event-stream") for _, value in message.get("headers", ()))
+            await send(message)
+
+        leave: list[Callable[[], None]] = []
+        runs_of_request.set(leave)
+        try:
+            await self._app(scope, receive, watch)
+        finally:
+            for left in leave if streams else ():
+                left()
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
         """The whole body; None if the client has gone."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from dragent_stream.nat.chat_stream import UNKNOWN_MODEL, ChatStream, chat_stream
 from dragent_stream.nat.imports import ChatResponseChunk
-from dragent_stream.nat.server_imports import HTTPInteractiveRunner, common_utils, v1_chat_completions
+from dragent_stream.nat.server_imports import HTTPInteractiveRunner, common_utils, generate, v1_chat_completions
 
 __all__ = ["patch"]
 
@@ -22,10 +22,12 @@ Frames = AsyncGenerator[str, None]
 
 def patch() -> None:
     """Write the frames of NAT's streaming routes anew; a second call changes nothing."""
-    name = "generate_streaming_response_as_str"
     for module in (common_utils, v1_chat_completions):
-        _rewrite(module, name, lambda payload: payload)
-    _rewrite(HTTPInteractiveRunner, "streaming_generator", lambda runner, payload, request: payload)
+        _rewrite(module, "generate_streaming_response_as_str", lambda payload: payload)
+    for form in ("full", "atif"):
+        _rewrite(generate, f"generate_streaming_response_{form}_as_str", lambda payload: payload)
+    for name in ("streaming_generator", "streaming_generator_raw"):
+        _rewrite(HTTPInteractiveRunner, name, lambda runner, payload, request: payload)
 
 
 def _rewrite(owner: Any, name: str, payload_of: Callable[..., Any]) -> None:

@@ -2,18 +2,19 @@
 
 import asyncio
 import contextlib
-import logging
 import signal
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from dragent_stream.nat.failures import ServerStoppingError, TooManyRunsError
 
-__all__ = ["OpenRuns", "drain_on_signals"]
+__all__ = ["OpenRuns", "drain_on_signals", "runs_of_request"]
 
-logger = logging.getLogger("dragent_stream.nat")
+runs_of_request: ContextVar[list[Callable[[], None]] | None] = ContextVar("dragent_stream_runs", default=None)
+"""How the runs of the current request are left when it ends."""
 
 
 class OpenRuns:

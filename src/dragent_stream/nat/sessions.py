@@ -35,7 +35,7 @@ from dragent_stream.nat.imports import (
     SessionManager,
     WorkflowBuilder,
 )
-from dragent_stream.nat.open_runs import OpenRuns
+from dragent_stream.nat.open_runs import OpenRuns, runs_of_request
 from dragent_stream.options import ConverterOptions
 from dragent_stream.response import DRAgentEventResponse
 
@@ -204,6 +204,8 @@ class RequestSession(Session):
             async with super().run(message, *args, **kwargs) as runner:
                 owned = _OwnedRunner(runner, expose=self._manager.expose_errors, as_text=self._over_websocket)
                 stack.enter_context(self._manager.runs.stopped_by(owned.stop))
+                if (runs := runs_of_request.get()) is not None:
+                    runs.append(owned.leave)
                 try:
                     yield owned
                 finally:
@@ -244,14 +246,17 @@ class _OwnedRunner:
         self._expose = expose
         self._as_text = as_text
         self._producer: asyncio.Task[Any] | None = None
+        self._left = False
         self._stopping = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runner, name)
 
     def leave(self) -> None:
-        """Nobody waits for results any more."""
-        if self._producer is not None and self._producer is not asyncio.current_task():
+        """Nobody waits for results any more. A second cancellation would disturb what the first one closes."""
+        waited_for = self._producer in (None, asyncio.current_task())
+        if not (waited_for or self._left or self._stopping):
+            self._left = True
             self._producer.cancel()
 
     def stop(self) -> None:
