@@ -189,6 +189,18 @@ async def test_usage_comes_to_who_asks_for_it(served: Served, path: str) -> None
     assert chunk["usage"] == {"prompt_tokens": 14, "completion_tokens": 6, "total_tokens": 20}
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/chat", "/v1/chat"])
+@pytest.mark.parametrize("kind", ["per_user_tool_calling_agent", "dragent_tool_calling_agent"])
+async def test_a_whole_completion_names_the_model_and_what_it_used(kind: str, path: str) -> None:
+    async with serve(lambda url: configuration(url, _type=kind)) as server:
+        server.play(calls(ADD), text("3."))
+        body = {"messages": [{"role": "user", "content": "please"}]}
+        answer = (await server.client.post(path, json=body, headers={"x-api-key": "alice"})).json()
+        assert answer["choices"][0]["message"]["content"] == "3."
+        assert answer["model"] == "root-model"
+        assert answer["usage"] == {"prompt_tokens": 14, "completion_tokens": 6, "total_tokens": 20}
+
+
 @pytest.mark.parametrize("path", CHAT_PATHS)
 @pytest.mark.parametrize("kind", ["per_user_tool_calling_agent", "tool_calling_agent", "t_plain_workflow"])
 async def test_after_an_error_nothing_comes(path: str, kind: str) -> None:

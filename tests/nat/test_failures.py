@@ -50,13 +50,17 @@ async def test_an_exception_reaches_the_log_and_its_text_only_who_may_read_it(
     async with serve(configure) as server:
         for path in ROUTES:
             caplog.clear()
-            server.play([Fail(500, SECRET)])
+            server.play()
+            server.script.chooser = lambda request: [Fail(500, SECRET)]  # some versions ask again
             answer = await ask(server, path)
-            assert (SECRET in answer.text) is exposed, (path, answer.text)
             own = [record for record in caplog.records if record.name == "dragent_stream.nat"]
             assert [record.levelno for record in own] == [logging.ERROR], path
             assert own[0].exc_info is not None
-            assert SECRET in str(own[0].exc_info[1])
+            raised = str(own[0].exc_info[1])
+            # NAT's own agent loses the model's exception on 1.6 and raises one of its own.
+            assert SECRET in raised or (kind == "tool_calling_agent" and "No response received" in raised)
+            told = SECRET if SECRET in raised else raised
+            assert (told in answer.text) is exposed, (path, answer.text)
             if not exposed:
                 reference = own[0].getMessage().partition("(reference ")[2].rstrip(")")
                 assert f"The agent failed. Reference: {reference}" in answer.text, path
@@ -107,6 +111,8 @@ async def test_half_the_arguments_of_a_call_are_no_call(served: Served) -> None:
 
 
 async def test_after_a_failure_the_next_run_succeeds(served: Served) -> None:
-    served.play([Fail(500, SECRET)], text("Hello"))
+    served.play()
+    served.script.chooser = lambda request: [Fail(500, SECRET)]
     await ask(served, "/generate")
+    served.play(text("Hello"))
     assert (await ask(served, "/generate")).json() == {"value": "Hello"}

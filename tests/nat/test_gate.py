@@ -1,12 +1,14 @@
 """Who may come in, how much they may bring, and how many at once."""
 
 import asyncio
+import gc
 import json
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import anyio
+import httpx
 import jwt
 import pytest
 from nat.data_models.config import Config
@@ -95,7 +97,9 @@ async def test_a_per_user_workflow_is_401_to_nobody_on_every_route(served: Serve
         assert await post(served, path, authorization="Bearer a.b.c") == 401, path
 
 
-@pytest.mark.parametrize("claims", [{"user": {"id": "\ud800"}}, {"user": {"id": "a\udfffb"}}, {"user": 1, "sub": "\ud83d"}])
+@pytest.mark.parametrize(
+    "claims", [{"user": {"id": "\ud800"}}, {"user": {"id": "a\udfffb"}}, {"user": 1, "sub": "\ud83d"}]
+)
 async def test_a_user_id_that_is_no_unicode_is_401(served: Served, claims: dict[str, Any]) -> None:
     for path in ROUTES:
         assert await post(served, path, **{HEADER: token(**claims)}) == 401, path
@@ -163,6 +167,22 @@ async def test_of_more_users_than_are_kept_the_idle_one_goes() -> None:
             assert judged(await server.run(run_input, **{"x-api-key": "carol"}), run_input)[-1] == "finished"
 
 
+async def test_all_users_share_the_http_client_of_a_model() -> None:
+    def clients() -> int:
+        gc.collect()
+        return sum(isinstance(thing, httpx.AsyncClient) for thing in gc.get_objects())
+
+    async with serve(lambda url: with_front_end(configuration(url), max_users=3)) as server:
+        server.play(*(text("Hello") for _ in range(7)))
+        await server.raw_run(user_says("hi"), **{"x-api-key": "user 0"})
+        before = clients()
+        for number in range(1, 7):
+            run_input = user_says("hi")
+            events = await server.run(run_input, **{"x-api-key": f"user {number}"})
+            assert judged(events, run_input) == ["text Hello", "finished"]
+        assert clients() == before
+
+
 # Bodies.
 
 
@@ -208,9 +228,7 @@ async def test_fifty_runs_go_on_at_once(kind: str) -> None:
 async def test_beyond_the_limit_a_run_is_503_on_every_route_and_a_place_comes_free(kind: str) -> None:
     go_on = asyncio.Event()
 
-    async with serve(
-        lambda url: with_front_end(configuration(url, _type=kind), max_concurrent_runs=2)
-    ) as server:
+    async with serve(lambda url: with_front_end(configuration(url, _type=kind), max_concurrent_runs=2)) as server:
         server.play([text_chunk("Hel"), Hold(go_on), *text("lo")], [text_chunk("Hel"), Hold(go_on), *text("lo")])
         running = [asyncio.create_task(server.raw_run()) for _ in range(2)]
         with anyio.fail_after(20):

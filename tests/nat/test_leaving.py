@@ -63,7 +63,9 @@ async def test_leaving_during_a_tool_stops_it_and_no_model_is_called_again(kind:
                 assert await slow_states.get() == "cancelled", path
             # The next run is served, and is the model's next request.
             server.play(text("Hello"))
-            assert "Hello" in (await server.client.post("/generate", json=asked(""), headers={"x-api-key": "alice"})).text
+            assert (
+                "Hello" in (await server.client.post("/generate", json=asked(""), headers={"x-api-key": "alice"})).text
+            )
             assert len(server.model.requests) == 1, path
 
 

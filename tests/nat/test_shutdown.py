@@ -78,7 +78,14 @@ async def started(
 async def test_open_runs_are_given_their_time_and_then_an_end(tmp_path: Path, number: signal.Signals) -> None:
     go_on = asyncio.Event()
     held = [text_chunk("Once "), Hold()]
-    quick = [text_chunk("Once "), Hold(go_on), text_chunk("more.", ), {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
+    quick = [
+        text_chunk("Once "),
+        Hold(go_on),
+        text_chunk(
+            "more.",
+        ),
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    ]
 
     def turn(request: Any) -> Any:
         return quick if "quick" in str(request.messages) else held

@@ -19,13 +19,13 @@ from dragent_stream.step_adaptor import StepConverter
 from dragent_stream.stream_converter import ChunkConverter
 from dragent_stream.usage import read_usage
 
-__all__ = ["AgentRun", "run_options"]
+__all__ = ["AgentRun", "is_told_exactly", "run_options"]
 
 E = TypeVar("E")
 
-run_options: ContextVar[ConverterOptions] = ContextVar(
-    "dragent_stream_run_options", default=ConverterOptions(public_error=lambda error: told(error, what="a run"))
-)
+MASKED = ConverterOptions(public_error=lambda error: told(error, what="a run"))
+
+run_options: ContextVar[ConverterOptions] = ContextVar("dragent_stream_run_options", default=MASKED)
 """The options of the runs in this context."""
 
 ROOT_FUNCTION = "<workflow>"
@@ -113,13 +113,8 @@ class AgentRun(AgentObserver, Generic[E]):
         self.put(lambda: self._step(step))
 
     def _step(self, step: IntermediateStep) -> list[E]:
-        if step.payload.event_type.value.startswith("LLM_"):
-            self._has_model_steps = True
-            # The chunks carry the root agent's text; its LLM steps (profiler) would bring everything again, and their
-            # end comes before the turn's last chunks are out.
-            if self.ledger.exact_results and step.function_ancestry.function_name == ROOT_FUNCTION:
-                return []
-        return self._steps.feed(step)
+        self._has_model_steps = self._has_model_steps or is_model_step(step)
+        return [] if is_told_exactly(step, self.ledger) else self._steps.feed(step)
 
     def _finish(self) -> list[E]:
         events = self._end_turn()
@@ -198,6 +193,20 @@ class AgentRun(AgentObserver, Generic[E]):
         if goes_on and choice["finish_reason"] == "length":
             choice["finish_reason"] = "stop"  # the agent asks again for what was cut off (truncation_retry)
         return self.chunks.feed(end)
+
+
+def is_model_step(step: IntermediateStep) -> bool:
+    """Whether the step (of the profiler) is one of a model's call."""
+    return step.payload.event_type.value.startswith("LLM_")
+
+
+def is_told_exactly(step: IntermediateStep, ledger: RunLedger[Any]) -> bool:
+    """Whether chunks and callbacks tell what the step tells.
+
+    The root agent's LLM steps would bring its text again; their start comes before the results that the model is told,
+    and their end before the turn's last chunks are out.
+    """
+    return ledger.exact_results and is_model_step(step) and step.function_ancestry.function_name == ROOT_FUNCTION
 
 
 def _error_text(error: BaseException) -> str:

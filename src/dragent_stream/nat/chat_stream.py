@@ -22,6 +22,7 @@ from dragent_stream.nat.imports import (
     ChoiceDeltaToolCallFunction,
 )
 from dragent_stream.response import DRAgentEventResponse
+from dragent_stream.usage import Usage
 
 __all__ = ["ChatStream", "chat_stream", "raise_run_error"]
 
@@ -115,6 +116,15 @@ class ChatStream:
             created=datetime.datetime.now(datetime.UTC),
             model=self.model or UNKNOWN_MODEL,
             object="chat.completion.chunk",
+        )
+
+    def count(self, counts: Usage) -> None:
+        """Add what a model call used."""
+        before = self.usage or ChatUsage(prompt_tokens=0, completion_tokens=0, total_tokens=0)
+        self.usage = ChatUsage(
+            prompt_tokens=(before.prompt_tokens or 0) + (counts.input_tokens or 0),
+            completion_tokens=(before.completion_tokens or 0) + (counts.output_tokens or 0),
+            total_tokens=(before.total_tokens or 0) + (counts.total_tokens or 0),
         )
 
     def goes_on_with(self, batch: DRAgentEventResponse) -> bool:

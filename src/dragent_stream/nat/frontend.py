@@ -50,7 +50,9 @@ class DragentStreamFrontEndConfig(FastApiFrontEndConfig, name="dragent_stream"):
     )
     max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1, description="A larger body is refused with 413.")
     shutdown_grace_seconds: float = Field(
-        default=10.0, ge=0, description="What open runs are given to end at SIGINT and SIGTERM, before they are stopped."
+        default=10.0,
+        ge=0,
+        description="What open runs are given to end at SIGINT and SIGTERM, before they are stopped.",
     )
     nested_output: Literal["reasoning", "hide"] = Field(
         default="reasoning", description="Show what models inside tools and sub-agents say as reasoning, or hide it."

@@ -31,6 +31,7 @@ class OpenRuns:
         self._idle = asyncio.Event()
         self._idle.set()
         self.draining = False
+        self._over = False
 
     @contextmanager
     def admitted(self) -> Generator[None]:
@@ -57,6 +58,8 @@ class OpenRuns:
     def stopped_by(self, stop: Callable[[], None]) -> Generator[None]:
         """Say how the run of the block is stopped."""
         self._stops.add(stop)
+        if self._over:
+            stop()
         try:
             yield
         finally:
@@ -68,6 +71,7 @@ class OpenRuns:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 await self._idle.wait()
+        self._over = True
         for stop in list(self._stops):
             stop()
         await self._idle.wait()

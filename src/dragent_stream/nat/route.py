@@ -1,6 +1,5 @@
 """POST /agui: one run of a NAT workflow as one ordered AG-UI event stream."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
@@ -19,7 +18,7 @@ from dragent_stream.nat.callbacks import observe
 from dragent_stream.nat.client_tools import client_tools
 from dragent_stream.nat.gate import Refusal
 from dragent_stream.nat.identity import request_user
-from dragent_stream.nat.imports import MESSAGES_KEEP_TOOLS, ChatRequest, Context, GlobalTypeConverter
+from dragent_stream.nat.imports import MESSAGES_KEEP_TOOLS, ChatRequest, Context
 from dragent_stream.nat.messages import chat_request, history, openai_messages
 from dragent_stream.nat.sessions import RequestSessionManager
 from dragent_stream.nat.workflow import raw_chunks
@@ -154,7 +153,7 @@ def _as_chunk(item: Any) -> object:
         from dragent_stream.nat.converters import batch_to_chunk
 
         return batch_to_chunk(item)
-    if isinstance(item, Mapping) and "choices" in item or hasattr(item, "choices"):
+    if (isinstance(item, Mapping) and "choices" in item) or hasattr(item, "choices"):
         return item
     return {"choices": [{"index": 0, "delta": {"content": _text(item)}}]}
 
@@ -162,8 +161,6 @@ def _as_chunk(item: Any) -> object:
 def _text(item: Any) -> str:
     if item is None or isinstance(item, str):
         return item or ""
-    if isinstance(item, BaseModel):
-        fields = type(item).model_fields
-        if set(fields) == {"value"}:  # NAT's own envelope of a plain value
-            return _text(getattr(item, "value"))
+    if isinstance(item, BaseModel) and set(type(item).model_fields) == {"value"}:
+        return _text(dict(item)["value"])  # NAT's own envelope of a plain value
     return well_formed(to_json(item, fallback=str, inf_nan_mode="null", serialize_unknown=True).decode())

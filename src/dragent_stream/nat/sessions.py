@@ -16,7 +16,7 @@ from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket
 
 from dragent_stream.nat.agent_run import run_options
-from dragent_stream.nat.chat_stream import chat_stream
+from dragent_stream.nat.chat_stream import ChatStream, chat_stream
 from dragent_stream.nat.converters import batch_to_str
 from dragent_stream.nat.failures import (
     AgentFailedError,
@@ -27,6 +27,7 @@ from dragent_stream.nat.failures import (
 )
 from dragent_stream.nat.identity import IdentityError, signed_user
 from dragent_stream.nat.imports import (
+    ChatResponse,
     ChatResponseChunk,
     ContextState,
     LLMFrameworkEnum,
@@ -40,6 +41,8 @@ from dragent_stream.options import ConverterOptions
 from dragent_stream.response import DRAgentEventResponse
 
 __all__ = ["RequestSession", "RequestSessionManager", "share_models"]
+
+STOPPED = "the run was stopped, because the server is shutting down"
 
 
 def _request_variables() -> list[ContextVar[Any]]:
@@ -111,7 +114,8 @@ class RequestSessionManager(SessionManager):
         http_connection: HTTPConnection | None = None,
         user_message_id: str | None = None,
         conversation_id: str | None = None,
-        **callbacks: Any,
+        user_input_callback: Any = None,
+        user_authentication_callback: Any = None,
     ) -> AsyncGenerator[Session, None]:
         """A session, as NAT opens it; a signed user goes before every other credential of the connection.
 
@@ -131,7 +135,8 @@ class RequestSessionManager(SessionManager):
                         http_connection=http_connection,
                         user_message_id=user_message_id,
                         conversation_id=conversation_id,
-                        **callbacks,
+                        user_input_callback=user_input_callback,
+                        user_authentication_callback=user_authentication_callback,
                     )
                 )
             except (AgentFailedError, IdentityError):
@@ -157,6 +162,10 @@ class RequestSessionManager(SessionManager):
             _restore_only(built[1], lambda variable, value: before.get(variable, unset) is not value)
         return built
 
+    def kept(self, user_id: str | None) -> Any:
+        """What is kept for a user of a per-user workflow; None for nobody."""
+        return self._per_user_builders.get(user_id or "")
+
     async def _drop_idle_user(self) -> None:
         """Make room for one user more: the one who has been idle for longest goes."""
         users: dict[str, Any] = self._per_user_builders
@@ -171,9 +180,7 @@ class RequestSessionManager(SessionManager):
 class RequestSession(Session):
     """A session whose runs see the request that opened it, also when NAT has closed the session before they begin."""
 
-    def __init__(
-        self, manager: RequestSessionManager, session: Session, connection: HTTPConnection | None
-    ) -> None:
+    def __init__(self, manager: RequestSessionManager, session: Session, connection: HTTPConnection | None) -> None:
         given: Any = session
         super().__init__(
             session_manager=manager, workflow=session.workflow, semaphore=given._semaphore, user_id=session.user_id
@@ -194,7 +201,7 @@ class RequestSession(Session):
         for variable, value in self._request_values:
             variable.set(value)
         run_options.set(self._manager.options)
-        user = self._manager._per_user_builders.get(self.user_id or "")
+        user = self._manager.kept(self.user_id)
         with contextlib.ExitStack() as stack:
             if self._over_websocket:  # one connection, many runs; a request is counted where it comes in
                 stack.enter_context(self._manager.runs.admitted())
@@ -246,29 +253,38 @@ class _OwnedRunner:
         self._expose = expose
         self._as_text = as_text
         self._producer: asyncio.Task[Any] | None = None
-        self._left = False
+        self._cancelled = False
         self._stopping = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runner, name)
 
     def leave(self) -> None:
-        """Nobody waits for results any more. A second cancellation would disturb what the first one closes."""
-        waited_for = self._producer in (None, asyncio.current_task())
-        if not (waited_for or self._left or self._stopping):
-            self._left = True
-            self._producer.cancel()
+        """Nobody waits for results any more."""
+        if self._producer is not asyncio.current_task():
+            self._cancel()
 
     def stop(self) -> None:
         """End the run with an error, in order: the server goes down."""
-        if self._producer is not None and not self._stopping:
-            self._stopping = True
+        self._stopping = self._stopping or not self._cancelled
+        self._cancel()
+
+    def _cancel(self) -> None:
+        # Once: a second cancellation would disturb what the first one closes.
+        if self._producer is not None and not self._cancelled:
+            self._cancelled = True
             self._producer.cancel()
 
     async def result(self, to_type: Any = None) -> Any:
-        """The workflow's one result."""
+        """The workflow's one result; a chat completion says which model made it, and what it used."""
+        stream = ChatStream()
+        chat_stream.set(stream)
         with self._telling():
-            return await self._runner.result(to_type)
+            answer: Any = await self._runner.result(to_type)
+        if isinstance(answer, ChatResponse) and stream.model:
+            answer.model = stream.model
+            answer.usage = stream.usage or answer.usage
+        return answer
 
     async def result_stream(self, to_type: Any = None) -> AsyncGenerator[Any, None]:
         """The workflow's results.
@@ -288,18 +304,23 @@ class _OwnedRunner:
                     elif text := batch_to_str(item):
                         yield text
             if whole:
-                yield self._runner.convert("".join(texts), to_type)
+                text = "".join(texts)
+                # Over a websocket NAT 1.6 shows the JSON of what is no text and no chat.
+                as_text = self._as_text and to_type is not ChatResponse
+                yield text if as_text else self._runner.convert(text, to_type)
 
     @contextlib.contextmanager
     def _telling(self) -> Generator[None]:
         task = self._producer = asyncio.current_task()
+        if self._stopping:
+            raise ServerStoppingError(STOPPED)
         try:
             yield
         except asyncio.CancelledError:
             if not self._stopping or task is None:
                 raise
             task.uncancel()
-            raise ServerStoppingError("the run was stopped, because the server is shutting down") from None
+            raise ServerStoppingError(STOPPED) from None
         except Exception as error:
             raise as_told(error, expose=self._expose, what="a run") from None
 

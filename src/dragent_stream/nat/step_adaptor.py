@@ -7,6 +7,7 @@ called here.
 from ag_ui.core import BaseEvent
 
 from dragent_stream.ledger import RunLedger
+from dragent_stream.nat.agent_run import is_told_exactly
 from dragent_stream.nat.imports import IntermediateStep, ResponseSerializable, StepAdaptor, StepAdaptorConfig
 from dragent_stream.nat.workflow import run_ledger
 from dragent_stream.options import ConverterOptions
@@ -33,7 +34,7 @@ class AguiStepAdaptor(StepAdaptor):
         if step.payload.event_type.value == "WORKFLOW_START":
             # Called in the producer's task, where the agent's stream runs next.
             run_ledger.set(self._ledger)
-        events = self._steps.feed(step)
+        events = [] if is_told_exactly(step, self._ledger) else self._steps.feed(step)
         # A virtual subclass of NAT's abstract class (converters.py).
         return DRAgentEventResponse(events=events) if events else None  # pyright: ignore[reportReturnType]
 

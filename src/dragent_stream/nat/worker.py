@@ -1,6 +1,6 @@
 """The FastAPI worker: NAT's routes, the AG-UI route, health routes, and step adaptors that fit each route."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -66,7 +66,7 @@ class DragentStreamWorker(FastApiFrontEndPluginWorker):
         nats_lifespan = app.router.lifespan_context
 
         @asynccontextmanager
-        async def lifespan(app: FastAPI) -> AsyncGenerator[Mapping[str, Any] | None, None]:
+        async def lifespan(app: FastAPI) -> AsyncGenerator[Any, None]:
             async with nats_lifespan(app) as state:
                 with drain_on_signals(self._runs, settings.shutdown_grace_seconds):
                     yield state

@@ -5,7 +5,7 @@ stand, and strings would silently give other schemas.
 """
 
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from importlib.metadata import entry_points
 from typing import Any
@@ -37,7 +37,7 @@ from dragent_stream.nat.imports import (
 from dragent_stream.nat.messages import history, with_history, with_message_ids
 from dragent_stream.response import DRAgentEventResponse, batch_of
 from dragent_stream.stream_converter import convert_chunks_to_agui_events
-from dragent_stream.usage import Usage
+from dragent_stream.usage import Usage, read_usage
 
 __all__ = [
     "DragentPerUserToolCallingAgentConfig",
@@ -87,12 +87,21 @@ async def agent(config: ToolCallAgentWorkflowConfig, builder: Builder) -> AsyncG
     try:
         info = await anext(workflow)
         inner: Callable[[Any], AsyncGenerator[Any, None]] | None = info.stream_fn
-        if inner is None:
+        whole: Callable[[Any], Awaitable[str]] | None = info.single_fn
+        if inner is None or whole is None:
             yield info
             return
         return_direct = frozenset(str(name) for name in config.return_direct or ())
 
         model = _model_name(config, builder)
+
+        async def single_fn(chat_request_or_message: ChatRequestOrMessage) -> str:
+            stream = chat_stream.get()
+            if stream is not None and Context.get().active_function.parent_id == WORKFLOW_PARENT:
+                stream.model = model
+                observe(_UsageCount(stream), beside=True)
+            answer: str = await whole(chat_request_or_message)
+            return answer
 
         async def stream_fn(
             chat_request_or_message: ChatRequestOrMessage,
@@ -108,7 +117,7 @@ async def agent(config: ToolCallAgentWorkflowConfig, builder: Builder) -> AsyncG
                 async for item in items:
                     yield item
 
-        yield FunctionInfo.create(single_fn=info.single_fn, stream_fn=stream_fn, description=info.description)
+        yield FunctionInfo.create(single_fn=single_fn, stream_fn=stream_fn, description=info.description)
     finally:
         await workflow.aclose()
 
@@ -173,6 +182,20 @@ async def _chunks(
             yield chunk
     if direct.answer:
         yield {"choices": [{"index": 0, "delta": {"content": direct.answer}}]}
+
+
+class _UsageCount(AgentObserver):
+    """What all model calls of a run use, counted on the chat completion that the run is."""
+
+    def __init__(self, stream: ChatStream) -> None:
+        self._stream = stream
+
+    def model_ended(self, finish_reason: str, usage: object, model: str) -> None:
+        self.nested_model_ended(usage, model)
+
+    def nested_model_ended(self, usage: object, model: str) -> None:
+        if counts := read_usage(usage):
+            self._stream.count(counts)
 
 
 class _DirectAnswer(AgentObserver):
