@@ -66,7 +66,7 @@ tests/clients_chat/node_modules/.ready: tests/clients_chat/package-lock.json
 
 # Real agents of NAT 1.6 to 1.9, with and without its profiler, beside datarobot-genai, and its command without our extra;
 # NAT="1.9.0-profiler 1.6.0" selects.
-test-nat: $(UV) tests/clients/node_modules/.ready
+test-nat: $(UV) tests/clients/node_modules/.ready tests/clients_chat/node_modules/.ready
 	"$(PYTHON)" tests/nat/run.py $(NAT)
 
 # Real runtimes of NeMo Fabric's SDK around our adapters, an openai client and a real NAT among their targets.
