@@ -23,7 +23,7 @@ _LONGEST_TEXT = 1_000_000
 def describe(chunk: object) -> str:
     """Say what a chunk that nobody understood looks like, and the remedy.
 
-    Pure, and never raises. Names of keys, types and events are shown; values never are: they may be secrets, or a person's words.
+    Pure, and never raises. Names of keys, types and events are shown; values never are, as they may be secrets.
 
     Args:
         chunk: Anything: a mapping, an object, a LangGraph tuple, the text or the bytes of a body or of one SSE frame.
@@ -146,7 +146,7 @@ def _name(value: object) -> str:
 
 
 class _Form(NamedTuple):
-    """A form that streams and bodies of others have: `of` gives a detail, or an empty one; None where it is not the form."""
+    """A form of other APIs: `of` gives a detail, which may be empty, or None where the fields have another form."""
 
     name: str
     of: Callable[[Fields], str | None]

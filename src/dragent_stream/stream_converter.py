@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from dragent_stream.agui_parts import agui_parts
-from dragent_stream.answer_body import AnswerBody, cut_off
+from dragent_stream.answer_body import READS, AnswerBody
 from dragent_stream.chunk_record import Chunk
 from dragent_stream.chunks import ChunkReader
 from dragent_stream.content_parts import result_text
@@ -39,8 +39,8 @@ E = TypeVar("E", default=BaseEvent)
 ChunkSource: TypeAlias = AsyncIterable[Any] | Iterable[Any] | Awaitable[AsyncIterable[Any]]
 """An async iterable of chunks, an awaitable of one (openai's `create(stream=True)`), or a plain iterable.
 
-A chunk may also be `bytes`: the next part, cut anywhere, of the SSE body of one Chat Completions answer. Beside chunks the
-source may bring `AgentStep`s, and tool results as chat messages: `{"role": "tool", "tool_call_id", "content"}`.
+A chunk may also be `bytes`: the next part, cut anywhere, of the body of a Chat Completions answer (SSE, or JSON from a server
+that does not stream), or of several, one after the other. Beside chunks the source may bring `AgentStep`s, and tool results as chat messages: `{"role": "tool", "tool_call_id", "content"}`.
 """
 
 
@@ -116,7 +116,7 @@ class ChunkConverter(Generic[E]):
         ledger = self.ledger
         if ledger.finished:
             return []
-        if isinstance(chunk, (bytes, bytearray, memoryview)):
+        if isinstance(chunk, READS):
             return self._read_body(bytes(cast("bytes", chunk)))
         if isinstance(chunk, AgentStep):
             return self.steps.feed(chunk.step)
@@ -124,7 +124,7 @@ class ChunkConverter(Generic[E]):
         records = reader.read(chunk)
         if reader.choice_index is not None:
             self._plain.choice_index = reader.choice_index
-        elif reader.unknown and not self._warned:
+        if reader.unknown and not self._warned:
             from dragent_stream.foreign import describe  # its words are seldom needed
 
             self._warned = True
@@ -134,8 +134,8 @@ class ChunkConverter(Generic[E]):
         return ledger.drain()
 
     def _read_body(self, data: bytes) -> list[E]:
-        if self._body is None or (self._body.done and data.strip()):
-            self._body = AnswerBody(self._plain, self.feed)  # what follows [DONE] in a later read is the next answer
+        if self._body is None:
+            self._body = AnswerBody(self._plain, self.feed)
         events: list[E] = []
         try:
             self._body.read(data, events)
@@ -184,9 +184,7 @@ class ChunkConverter(Generic[E]):
             body.end(events)
         except SSEError as exc:
             return events + self.fail(exc)
-        if not (body.done or body.finished):
-            events += self.fail(cut_off())
-        return events
+        return events + self.fail(body.problem) if body.problem else events
 
     def fail(self, exc: BaseException) -> list[E]:
         """The upstream failed: close what may be closed and write the one RUN_ERROR."""
@@ -235,8 +233,6 @@ class ChunkConverter(Generic[E]):
         if record.error:
             ledger.keep(self.fail(record.error))
         elif record.finish:
-            if self._body:
-                self._body.finished = True
             self._release_text()
             ledger.finish_answer(record.finish)
         if record.last or record.whole:

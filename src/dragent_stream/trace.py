@@ -5,17 +5,19 @@ the seconds since the start:
 
 ```
 {"t", "chunk": {chat.completion.chunk}}        {"t", "step": {an intermediate step}}
-{"t", "error": {"type", "message"}}            the upstream raised
+{"t", "error": {"type", "message", "code"?}}   the upstream raised, or its bytes held no whole answer
 {"t", "closed": "GeneratorExit" | "CancelledError"}   the consumer left
 {"t", "end": true}
 ```
 
-Also read: lines of the same kind without a header, lines that are bare chunks, and a raw SSE capture (`data: …`).
+Also read: lines of the same kind without a header, lines that are bare chunks, and the raw body of an answer: an SSE
+capture (`data: …`), a completion over several lines, an array of chunks.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
@@ -28,13 +30,12 @@ from typing import IO, Any, Literal, NamedTuple, TypeVar, cast
 import anyio
 from pydantic_core import PydanticSerializationError, to_json
 
-from dragent_stream.answer_body import BodyChunks, cut_off, ends_answer
-from dragent_stream.errors import SSEError, TraceFormatError, UpstreamError
+from dragent_stream.answer_body import READS, BodyChunks
+from dragent_stream.errors import AnswerError, SSEError, TraceFormatError, UpstreamError
 from dragent_stream.events import WireEvents
-from dragent_stream.fields import fields_of
 from dragent_stream.ledger import RunLedger
 from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
-from dragent_stream.sse import ChatSSEDecoder
+from dragent_stream.sse.chat import Json, is_invalid_frame
 from dragent_stream.step_adaptor import AgentStep
 from dragent_stream.stream_converter import ChunkConverter, ChunkSource, Upstream
 
@@ -57,6 +58,7 @@ Problem = Callable[[TraceFormatError], None]
 _KINDS: tuple[Kind, ...] = ("chunk", "step", "error", "closed", "end")
 _MAX_SECONDS = 1e9  # what is no time: NaN, infinity, an integer that is no float
 _SSE_STARTS = (b"data", b":", b"event", b"id", b"retry", b"error")
+_JSON_BODY = re.compile(rb"\{[ \t]*[\r\n]|\[\s*\{")  # of an answer; a record of a trace is one line
 
 
 class TraceRecord(NamedTuple):
@@ -65,7 +67,8 @@ class TraceRecord(NamedTuple):
     Attributes:
         line: Its line number, from 1; the frame's number in an SSE capture.
         t: Seconds since the start, or None where the recording has no times.
-        kind: What `value` is; `cut` stands for a recording that breaks off, its value says how.
+        kind: What `value` is; `cut` stands for a recording that breaks off, its value says how: a text or an
+            `AnswerError`.
         value: The chunk, the step, the error object, or how it ended.
     """
 
@@ -107,8 +110,8 @@ async def record_chunks(
         try:
             async with Upstream(chunks, DEFAULT_OPTIONS.close_timeout) as upstream:
                 async for chunk in upstream:
-                    if isinstance(chunk, bytes):
-                        for held in bodies.read(chunk):
+                    if isinstance(chunk, READS):
+                        for held in bodies.read(bytes(cast("bytes", chunk))):
                             write("chunk", held)
                     elif isinstance(chunk, AgentStep):
                         write("step", chunk.step)
@@ -116,17 +119,22 @@ async def record_chunks(
                         write("chunk", chunk)
                     yield chunk
         except Exception as exc:
-            write("error", {"type": type(exc).__name__, "message": str(exc)})
+            write("error", _error_record(exc))
             raise
         except BaseException as gone:
             write("closed", type(gone).__name__)
             raise
         for held in bodies.end():
             write("chunk", held)
-        if bodies.cut:
-            write("error", {"type": "UpstreamError", "message": str(cut_off())})
+        if bodies.problem:
+            write("error", _error_record(bodies.problem))
         else:
             write("end", True)
+
+
+def _error_record(exc: Exception) -> Json:
+    code = {"code": exc.code} if isinstance(exc, UpstreamError) else {}
+    return {"type": type(exc).__name__, "message": str(exc), **code}
 
 
 def _open(path: str | PathLike[str]) -> IO[str]:
@@ -197,10 +205,10 @@ def _read(source: Iterable[str | bytes], name: str, problem: Problem) -> Iterato
     head = b"".join((*blank, head))
     if not start:
         raise TraceFormatError("is empty", source=name, remedy="record a run with: dragent-stream record")
-    if start.startswith(b"{"):
+    if start.startswith(_SSE_STARTS) or _JSON_BODY.match(start):
+        yield from _read_body(head, pieces, name, problem)
+    elif start.startswith(b"{"):
         yield from _read_lines(_lines(head, pieces), name, problem)
-    elif start.startswith(_SSE_STARTS):
-        yield from _read_sse(head, pieces, name, problem)
     else:
         raise TraceFormatError(
             "is no trace: it starts neither with a JSON object nor with an SSE field",
@@ -321,35 +329,30 @@ def _check_version(version: object, name: str, line: int) -> None:
         )
 
 
-def _read_sse(head: bytes, pieces: Iterator[bytes], name: str, problem: Problem) -> Iterator[TraceRecord]:
-    decoder = ChatSSEDecoder()
+def _read_body(head: bytes, pieces: Iterator[bytes], name: str, problem: Problem) -> Iterator[TraceRecord]:
+    bodies = BodyChunks()
     number = 0
-    finished = False
 
-    def records(chunks: list[dict[str, Any]]) -> Iterator[TraceRecord]:
-        nonlocal number, finished
+    def records(chunks: list[Json]) -> Iterator[TraceRecord]:
+        nonlocal number
         for chunk in chunks:
             number += 1
-            error = fields_of(chunk.get("error"))
-            if error and error.get("type") == "invalid_frame":
-                text = str(error.get("message"))
+            if is_invalid_frame(chunk):
+                text = str(chunk["error"]["message"])
                 problem(TraceFormatError(text, source=name, remedy="the frame is left out"))
-                continue
-            finished = finished or ends_answer(chunk)
-            yield TraceRecord(number, None, "chunk", chunk)
+            else:
+                yield TraceRecord(number, None, "chunk", chunk)
 
     try:
-        yield from records(decoder.feed(head))
-        for piece in pieces:
-            yield from records(decoder.feed(piece))
-        yield from records(decoder.flush())
+        for piece in chain([head], pieces):
+            yield from records(bodies.read(piece))
+        yield from records(bodies.end())
     except SSEError as exc:
         problem(TraceFormatError(str(exc), source=name, remedy="is it an SSE capture?"))
         yield TraceRecord(number + 1, None, "cut", str(exc))
         return
-    if not (decoder.done or finished):
-        # On the wire this is an answer that a proxy or the network cut off.
-        yield TraceRecord(number + 1, None, "cut", "the stream ended without finish_reason and without [DONE]")
+    if bodies.problem:
+        yield TraceRecord(number + 1, None, "cut", bodies.problem)
 
 
 # Converting and replaying.
@@ -365,17 +368,23 @@ def feed_record(converter: ChunkConverter[E], record: TraceRecord) -> list[E]:
         case "error":
             return converter.fail(_recorded_error(record.value))
         case "cut":
-            return converter.fail(UpstreamError(record.value))
+            return converter.fail(_how_it_broke_off(record.value))
         case "closed":
             return converter.ledger.cancel_run()
         case "end":
             return converter.finish()
 
 
+def _how_it_broke_off(value: str | AnswerError) -> AnswerError:
+    return AnswerError(value) if isinstance(value, str) else value
+
+
 def _recorded_error(value: Any) -> Exception:
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
-        return UpstreamError(str(fields.get("message") or fields.get("type") or "the upstream failed"))
+        kind = AnswerError if fields.get("type") == "AnswerError" else UpstreamError
+        text = str(fields.get("message") or fields.get("type") or "the upstream failed")
+        return kind(text, str(fields.get("code") or "STREAM_ERROR"))
     return UpstreamError(str(value))
 
 
@@ -475,6 +484,6 @@ async def replay_trace(
             case "error":
                 raise _recorded_error(record.value)
             case "cut":
-                raise UpstreamError(record.value)
+                raise _how_it_broke_off(record.value)
             case "closed" | "end":
                 return

@@ -5,18 +5,17 @@ Each function gives an agent for `create_app`: called with a run input, it gives
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ag_ui.core import RunAgentInput
 
+from dragent_stream.answer_body import reads_of_response
 from dragent_stream.asgi.graphs import check_graph, graph_parts
 from dragent_stream.asgi.langchain_history import langchain_messages, provider_of
 from dragent_stream.asgi.messages import chat_messages, chat_tools
 from dragent_stream.errors import ConversionError
-from dragent_stream.sse import SSEDecoder
 from dragent_stream.trace import read_trace, replay_trace
 
 if TYPE_CHECKING:
@@ -30,8 +29,9 @@ _Agent: TypeAlias = Callable[[RunAgentInput], AsyncIterator[Any]]
 def openai_source(client: AsyncOpenAI, model: str, *, system: str = "", **parameters: Any) -> _Agent:
     """A model behind any OpenAI-compatible endpoint.
 
-    The client's own connection, authentication and retries are used; its chunk objects are not: the answer's bytes are
-    decoded here, since building those objects costs many times the conversion.
+    The client's own connection, authentication and retries are used; its chunk objects are not: the bytes of the answer
+    go to the converter, since building those objects costs many times the conversion. So whatever a body may be that is
+    no whole answer (cut off, empty, a page) is told. A server that does not close after `[DONE]` is left a second later.
 
     Args:
         client: An `openai.AsyncOpenAI`, for the endpoint in its `base_url`.
@@ -54,22 +54,11 @@ def openai_source(client: AsyncOpenAI, model: str, *, system: str = "", **parame
     return agent
 
 
-async def _openai_chunks(client: AsyncOpenAI, request: dict[str, Any]) -> AsyncGenerator[Any, None]:
+async def _openai_chunks(client: AsyncOpenAI, request: dict[str, Any]) -> AsyncGenerator[bytes, None]:
     create = cast("Any", client.chat.completions.with_streaming_response.create)
     async with create(**request) as response:
-        decoder = SSEDecoder()
-        async for data in response.iter_bytes():
-            for event in decoder.feed(data):
-                if event.data == "[DONE]":
-                    return
-                yield _chunk(event.data)
-        for event in decoder.flush():
-            if event.data != "[DONE]":
-                yield _chunk(event.data)
-
-
-def _chunk(data: str) -> Any:
-    return json.loads(data) if data else None
+        async for data in reads_of_response(response.iter_bytes()):
+            yield data
 
 
 def langchain_source(runnable: Any, *, config: Mapping[str, Any] | None = None, provider: str | None = None) -> _Agent:
