@@ -20,7 +20,7 @@ import json
 import re
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from os import PathLike
@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, TypeVar, cast
 
 import anyio
+from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
 
 from dragent_stream.answer_body import READS, BodyChunks
@@ -141,9 +142,22 @@ def _open(path: str | PathLike[str]) -> IO[str]:
     return Path(path).open("w", encoding="utf-8", newline="\n")
 
 
+def _opened(value: Any) -> Any:
+    """The value with its models as their fields: a model has its own way with bytes (LangChain's: as text)."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(by_alias=True, warnings=False)
+    if isinstance(value, dict):
+        return {key: _opened(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_opened(item) for item in cast("Sequence[Any]", value)]
+    return value
+
+
 def _json(value: Any) -> str:
     try:
-        text = to_json(value, exclude_none=False, bytes_mode="base64", serialize_unknown=True, fallback=str).decode()
+        text = to_json(
+            _opened(value), exclude_none=False, bytes_mode="base64", serialize_unknown=True, fallback=str
+        ).decode()
     except PydanticSerializationError:  # lone surrogates
         text = json.dumps(value, default=lambda item: getattr(item, "model_dump", item.__str__)())
     return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\x85", "\\u0085")

@@ -161,7 +161,7 @@ async def test_a_call_that_reached_the_limit_is_not_ended(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("mode", ["messages", ["messages", "updates"], "updates", "values"], ids=str)
+@pytest.mark.parametrize("mode", ["messages", ["messages", "updates"], ["values", "messages"]], ids=str)
 async def test_an_agent_with_a_tool_comes_out_whole_live_and_from_its_recording(
     form: str, mode: Any, tmp_path: Path
 ) -> None:

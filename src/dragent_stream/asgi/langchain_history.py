@@ -107,6 +107,7 @@ def _give_back(message: Any, sources: Sequence[_Json], provider: str) -> None:
     if provider == "google_genai":
         _sign_gemini(message, [value for _, value in values], calls)
         return
+    values += [("", value) for value in calls.values()]
     blocks = [block for text, value in values if (block := _block(provider, text, str(value)))]
     if blocks:
         text = [{"type": "text", "text": message.content}] if message.content else []
