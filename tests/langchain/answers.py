@@ -220,10 +220,10 @@ def gemini(*, stop: str = "STOP", cut: bool = False) -> bytes:
     )
 
 
-def text_answer(provider: str) -> bytes:
-    """An answer of text alone, which ends a conversation."""
+def text_answer(provider: str, number: int = 2) -> bytes:
+    """An answer of text alone, which ends a conversation; `number` is in its ids."""
     if provider == "anthropic":
-        message = {"id": "msg_2", "type": "message", "role": "assistant", "model": "claude", "content": []}
+        message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "claude", "content": []}
         usage = {"input_tokens": 1, "output_tokens": 1}
         return sse(
             [
@@ -250,16 +250,28 @@ def text_answer(provider: str) -> bytes:
         )
     if provider == "gemini":
         candidate = {"content": {"role": "model", "parts": [{"text": "It is 3."}]}, "finishReason": "STOP", "index": 0}
-        return sse([{"candidates": [candidate], "modelVersion": "gemini", "responseId": "r2"}])
+        return sse([{"candidates": [candidate], "modelVersion": "gemini", "responseId": f"r{number}"}])
     if provider == "openai":
         choice = {"index": 0, "delta": {"role": "assistant", "content": "It is 3."}, "finish_reason": "stop"}
-        chunk = {"id": "c2", "object": "chat.completion.chunk", "created": 1, "model": "gpt", "choices": [choice]}
+        chunk = {
+            "id": f"c{number}",
+            "object": "chat.completion.chunk",
+            "created": 1,
+            "model": "gpt",
+            "choices": [choice],
+        }
         return sse([chunk]) + b"data: [DONE]\n\n"
-    response: Json = {"id": "resp_2", "object": "response", "created_at": 1, "model": "gpt", "output": []}
+    response: Json = {"id": f"resp_{number}", "object": "response", "created_at": 1, "model": "gpt", "output": []}
     response |= {"parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "status": "in_progress"}
     part = {"type": "output_text", "text": "It is 3.", "annotations": []}
-    item: Json = {"id": "msg_2", "type": "message", "status": "completed", "role": "assistant", "content": [part]}
-    at = {"item_id": "msg_2", "output_index": 0, "content_index": 0}
+    item: Json = {
+        "id": f"msg_{number}",
+        "type": "message",
+        "status": "completed",
+        "role": "assistant",
+        "content": [part],
+    }
+    at = {"item_id": f"msg_{number}", "output_index": 0, "content_index": 0}
     steps: list[tuple[str, Json]] = [
         ("response.created", {"response": response}),
         ("response.output_item.added", {"output_index": 0, "item": {**item, "content": []}}),

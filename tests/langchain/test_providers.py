@@ -145,7 +145,9 @@ async def test_events_v3_of_a_model_come_out_whole(form: str) -> None:
         events = await run_of([event async for event in stream])
     said = PROVIDERS[FORMS[form][0]].said
     assert texts_of(events)[0] == TEXT
-    assert texts_of(events, "REASONING_MESSAGE_CONTENT") == ([said.thought] if said.thought else [])
+    thought = "".join(texts_of(events, "REASONING_MESSAGE_CONTENT"))
+    # LangChain makes one block of the parts of a v0 summary, which have no numbers then.
+    assert thought == (said.thought.replace("Quick.\n\n", "Quick.") if form == "responses, v0" else said.thought)
     sealed = [event["encryptedValue"] for event in events if event["type"] == "REASONING_ENCRYPTED_VALUE"]
     assert set(said.sealed) <= set(sealed)
 
@@ -233,8 +235,8 @@ async def test_the_second_request_holds_the_signed_thought(form: str) -> None:
 @pytest.mark.parametrize("form", SIGNING)
 async def test_a_graph_that_remembers_sends_the_signed_thought_in_the_next_turn(form: str) -> None:
     question = {"id": "u1", "role": "user", "content": "what is 1 + 2?"}
-    end = text_answer(FORMS[form][0])
-    with serving(form, answer_of(form), end, end) as (model, server):
+    ends = [text_answer(FORMS[form][0], number) for number in (2, 3)]
+    with serving(form, answer_of(form), *ends) as (model, server):
         graph = create_agent(model, [add], checkpointer=InMemorySaver())
         agent = langchain_source(graph)
         first = request([question])
@@ -270,9 +272,9 @@ def assert_signed(form: str, sent: dict[str, Any], *, exact: bool = False) -> No
         parts = sent["contents"][1]["parts"]
         (call,) = [part for part in parts if "functionCall" in part]
         assert call["thoughtSignature"] == SIGNATURE
-        assert [part["thoughtSignature"] for part in parts if part.get("text") and not part.get("thought")][-1:] == [
-            REDACTED
-        ]
+        assert [part.get("thoughtSignature") for part in parts if "text" in part and not part.get("thought")][
+            -1
+        ] == REDACTED
     else:
         (thought,) = [item for item in sent["input"] if item.get("type") == "reasoning"]
         assert thought["encrypted_content"] == SIGNATURE

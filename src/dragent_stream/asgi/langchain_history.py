@@ -130,7 +130,7 @@ def _block(provider: str, text: str, value: str) -> _Json | None:
             return None
         return {"type": "reasoning_content", "reasoning_content": {"redacted_content": redacted}}
     if provider == "openai":
-        summary = [{"type": "summary_text", "text": part} for part in text.split("\n\n") if text]
+        summary = [{"type": "summary_text", "text": text}] if text else []
         return {"type": "reasoning", "summary": summary, "encrypted_content": value}
     return None
 
