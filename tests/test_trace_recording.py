@@ -460,6 +460,16 @@ async def test_what_a_foreign_object_holds_is_not_searched() -> None:
     assert "hunter2" not in trace
 
 
+@pytest.mark.parametrize("make", [cycle, lambda: text_chunk("x") | {"me": cycle()}, lambda: 10**5000])
+async def test_what_cannot_be_written_passes_and_costs_nothing_else(make: Any) -> None:
+    chunk = make()
+    out = io.StringIO()
+    passed = [item async for item in record_chunks([text_chunk("a"), chunk, finish_chunk()], out)]
+    assert passed[1] is chunk
+    replayed = [item async for item in replay_trace(out.getvalue().splitlines())]
+    assert [replayed[0], replayed[2]] == [text_chunk("a"), finish_chunk()]
+
+
 async def test_a_pause_is_a_pause_again() -> None:
     lines = (await recorded([None, "a", None])).splitlines()
     assert [chunk async for chunk in replay_trace(lines)] == [None, "a", None]

@@ -53,7 +53,7 @@ def write_line(record: Mapping[str, Json]) -> str:
 def write_chunk(chunk: object) -> Json:
     """What stands in a trace for a chunk. Never raises."""
     try:
-        return _Writer(_VALUES).outer(chunk)
+        return chunk if _is_json(chunk) else _Writer(_VALUES).outer(chunk)
     except Exception:  # a foreign object may do anything when it is looked at
         return {TAG: {"type": type(chunk).__name__}}
 
@@ -61,9 +61,32 @@ def write_chunk(chunk: object) -> Json:
 def write_step(step: object) -> Json:
     """What stands in a trace for a step. Never raises."""
     try:
-        return _Writer(_VALUES, _STEP_DATA).structure(step, walk=True)
+        return step if _is_json(step) else _Writer(_VALUES, _STEP_DATA).structure(step, walk=True)
     except Exception:
         return {TAG: {"type": type(step).__name__}}
+
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
+def _is_json(value: Any) -> bool:
+    """A chunk of dicts, which nearly every chunk is, stands in a trace as it is."""
+    try:
+        return type(value) in _SCALARS or (type(value) is dict and _is_json_object(cast("dict[Any, Any]", value)))
+    except RecursionError:  # it contains itself
+        return False
+
+
+def _is_json_object(value: dict[Any, Any]) -> bool:
+    for key, item in value.items():
+        kind = cast("type[object]", type(item))
+        if type(key) is not str or not (
+            kind in _SCALARS
+            or (kind is dict and _is_json_object(item))
+            or (kind is list and all(type(entry) in _SCALARS or _is_json(entry) for entry in item))
+        ):
+            return False
+    return TAG not in value
 
 
 class _Writer:
@@ -138,12 +161,13 @@ class _Writer:
         if not self._enter(owner):
             return {}
         written: dict[Any, Json] = {}
+        by_attribute = not isinstance(owner, Mapping)
         for key, value in fields.items():
             name = key if values or isinstance(key, str) else str(key)
             if not isinstance(name, str):
                 written[name] = self.value(value)
                 continue
-            if name.startswith("_") and not isinstance(owner, Mapping):
+            if name.startswith("_") and by_attribute:
                 written[name] = None  # nobody reads it, and it may lead anywhere
             elif name in self._holders and not values and (held := fields_of(value)):
                 written[name] = self._fields(value, held, walk, True)

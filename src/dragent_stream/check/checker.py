@@ -128,14 +128,18 @@ def _judge(stream: Stream, kind: str, event: Event) -> None:
 
 @overload
 def check_events(
-    events: Iterable[EventLike], *, lifecycle: bool = True, run_input: Event | None = None, content: bool = False
+    events: Iterable[EventLike] | bytes,
+    *,
+    lifecycle: bool = True,
+    run_input: Event | None = None,
+    content: bool = False,
 ) -> list[Violation]: ...
 @overload
 def check_events(
     events: AsyncIterable[EventLike], *, lifecycle: bool = True, run_input: Event | None = None, content: bool = False
 ) -> Awaitable[list[Violation]]: ...
 def check_events(
-    events: Iterable[EventLike] | AsyncIterable[EventLike],
+    events: Iterable[EventLike] | bytes | AsyncIterable[EventLike],
     *,
     lifecycle: bool = True,
     run_input: Event | None = None,
@@ -157,7 +161,7 @@ def check_events(
     checker = EventChecker(lifecycle=lifecycle, run_input=run_input, content=content)
     if isinstance(events, AsyncIterable):
         return _check_async(checker, events)
-    items = [events] if isinstance(events, str | bytes | bytearray) else events
+    items = [events] if isinstance(events, str | bytes) else events
     found = [violation for event in items for violation in checker.feed(event)]
     return found + checker.finish()
 

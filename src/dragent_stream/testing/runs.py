@@ -238,7 +238,7 @@ def _context(context: Mapping[str, str] | Iterable[Mapping[str, Any]]) -> list[M
 
 @overload
 def assert_agui(
-    events: Iterable[EventLike],
+    events: Iterable[EventLike] | bytes,
     *,
     lifecycle: bool = True,
     run_input: Event | None = None,
@@ -255,7 +255,7 @@ def assert_agui(
     content: bool = True,
 ) -> Coroutine[Any, Any, None]: ...
 def assert_agui(
-    events: Iterable[EventLike] | AsyncIterable[EventLike],
+    events: Iterable[EventLike] | bytes | AsyncIterable[EventLike],
     *,
     lifecycle: bool = True,
     run_input: Event | None = None,
@@ -275,7 +275,7 @@ def assert_agui(
     reader = EventReader()
     if isinstance(events, AsyncIterable):
         return _assert_async(events, reader, lifecycle, run_input, error, content)
-    items = [events] if isinstance(events, str | bytes | bytearray) else events
+    items = [events] if isinstance(events, str | bytes) else events
     read = [event for item in items for event in reader.read(item)] + reader.end()
     problem = _judge(read, lifecycle, run_input, error, content)
     if problem:
