@@ -264,7 +264,7 @@ BAD: list[tuple[str, list[Event]]] = [
         "I7",
         run(
             call_start("c0", "a"),
-            *call("c1", "b"),
+            *call("c1", None),
             e("TOOL_CALL_END", toolCallId="c0"),
             result("c0", "x"),
             result("c1", "y"),

@@ -1,69 +1,158 @@
-"""The SSE body of one Chat Completions answer: reads of bytes, cut anywhere, to events.
+"""The bytes of Chat Completions answers, cut anywhere: to chunks, or to events.
 
-Frames that repeat but for their text are taken by their pattern; the others are parsed, and are fed as chunks.
+A stream holds the body of one answer, or those of several one after the other (an agent that passes on the bodies of its
+model calls). For the events, frames that repeat but for their text are taken by their pattern; the others are parsed,
+and are fed as chunks.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
-from typing import Any, Generic, TypeVar, cast
+import re
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from typing import Any, Final, Generic, TypeVar, cast
 
-from dragent_stream.errors import UpstreamError
+from dragent_stream.answer_end import AnswerEnd, cut_off, holds_content, no_answer, no_chunks
+from dragent_stream.errors import AnswerError
 from dragent_stream.frame_pattern import FramePatterns
 from dragent_stream.plain_chunks import Glance
-from dragent_stream.sse import ChatSSEDecoder
+from dragent_stream.sse.chat import Json, chunks_of_frame, is_invalid_frame, object_begun
+from dragent_stream.sse.chat_lines import ChatLines
+from dragent_stream.sse.events import ServerSentEvent
 
-__all__ = ["AnswerBody", "BodyChunks", "chunks_of_bodies", "cut_off", "ends_answer"]
+__all__ = ["READS", "AnswerBody", "BodyChunks", "chunks_of_bodies", "reads_of_response"]
 
 E = TypeVar("E")
 
+READS: Final = (bytes, bytearray, memoryview)
+"""The types of a read of a body."""
 
-def cut_off() -> UpstreamError:
-    """The failure of an answer that a proxy or the network ended."""
-    return UpstreamError("the answer ended without finish_reason and without [DONE]")
+_AFTER_DONE: Final = 1.0  # seconds
+_DONE_LINE: Final = re.compile(rb"""[\r\n]data: ?"?\[DONE\]""")
+_DONE_SIZE: Final = 16
 
 
-def ends_answer(chunk: Mapping[str, Any]) -> bool:
-    """The chunk is an error, or a choice of it says why the model stopped."""
-    choices = chunk.get("choices")
-    return bool(chunk.get("error")) or (
-        isinstance(choices, list)
-        and any(
-            isinstance(choice, dict) and cast("dict[str, Any]", choice).get("finish_reason")
-            for choice in cast("list[object]", choices)
-        )
-    )
+class BodyChunks:
+    """The chunks of a stream's bytes, and whether its answers are whole.
+
+    The end of a stream without any read is no end of an answer; an empty read begins one.
+
+    Attributes:
+        end_of_answer: How far the answers have come.
+        frames_read: How many frames were read; whoever takes one past this reader counts it here.
+    """
+
+    __slots__ = ("_begun", "_half", "_lines", "_nothing", "end_of_answer", "frames_read")
+
+    def __init__(self) -> None:
+        self.end_of_answer = AnswerEnd()
+        self.frames_read = 0
+        self._lines = ChatLines()
+        self._begun = False  # there was a read
+        self._nothing = True  # each was empty
+        self._half: tuple[Json, str] | None = None  # the last frame, if it was none, until it is known what follows
+
+    @property
+    def between_frames(self) -> bool:
+        """The next byte begins a frame, and nothing that was read waits for it."""
+        return self._lines.between_events and self._half is None
+
+    @property
+    def problem(self) -> AnswerError | None:
+        """Why what has come is no complete answer."""
+        end, stray = self.end_of_answer, self._lines.stray
+        if end.over or not self._begun:
+            return None
+        if end.known:
+            return cut_off(stray)
+        if end.begun:
+            return no_chunks()
+        if end.dones:
+            holds = "says [DONE] and holds no chunk"
+        elif self.frames_read:
+            holds = "holds events, but no chunk"
+        elif self._lines.comments:
+            holds = "holds comments and no chunk"
+        else:
+            holds = "is empty" if self._nothing else "holds no chunk"
+        return no_answer(stray, holds)
+
+    def read(self, data: bytes) -> list[Json]:
+        """The chunks that the next bytes complete; `SSEError` as for `SSEDecoder.feed`."""
+        if self._nothing:
+            self._begun, self._nothing = True, not data
+        return self._chunks(self._lines.feed(data))
+
+    def end(self) -> list[Json]:
+        """The chunks of a last frame whose blank line is missing; `SSEError` as for `SSEDecoder.flush`."""
+        chunks = self._chunks(self._lines.flush())
+        if self._half:
+            _, data = self._half
+            if "[DONE]".startswith(data):
+                self.end_of_answer.take_done()
+            elif (begun := object_begun(data)) is not None:
+                self.end_of_answer.take_cut(begun)
+            else:
+                self._give_half(chunks)
+            self._half = None
+        return chunks
+
+    def _chunks(self, events: list[ServerSentEvent]) -> list[Json]:
+        end, chunks = self.end_of_answer, list[Json]()
+        for data, event, _, _ in events:
+            self.frames_read += 1
+            for chunk in chunks_of_frame(data, event, self.frames_read):
+                if chunk is None:
+                    self._give_half(chunks)
+                    end.take_done()
+                    continue
+                if "error" in chunk and is_invalid_frame(chunk):
+                    if not end.done or holds_content(object_begun(data) or {}):
+                        self._give_half(chunks)
+                        self._half = chunk, data
+                    continue
+                if self._half:
+                    if chunk.get("error"):
+                        self._half = None  # the error says why the frame before it broke off
+                    self._give_half(chunks)
+                end.take(chunk)
+                chunks.append(chunk)
+        return chunks
+
+    def _give_half(self, chunks: list[Json]) -> None:
+        if self._half:
+            chunk, _ = self._half
+            self._half = None
+            self.end_of_answer.take(chunk)
+            chunks.append(chunk)
 
 
 class AnswerBody(Generic[E]):
-    """The body of one answer, as far as it has come.
+    """The bytes of a stream to events, as far as they have come.
 
     Args:
         glance: Knows the choice that is followed, and the writers of what may go on.
         feed: Takes a chunk and gives its events.
-
-    Attributes:
-        finished: The model has said why it stopped; for the one who reads the chunks to set.
     """
 
-    __slots__ = ("_begun", "_between_frames", "_decoder", "_feed", "_glance", "_patterns", "finished")
+    __slots__ = ("_begun", "_between_frames", "_chunks", "_dones", "_end", "_feed", "_glance", "_patterns")
 
     def __init__(self, glance: Glance[E], feed: Callable[[object], list[E]]) -> None:
-        self.finished = False
         self._glance = glance
         self._feed = feed
         self._begun = b""  # a frame that has no end yet
-        self._decoder = ChatSSEDecoder()
-        self._between_frames = self._decoder.between_frames
+        self._chunks = BodyChunks()
+        self._end = self._chunks.end_of_answer
+        self._between_frames = self._chunks.between_frames
         self._patterns = FramePatterns()
+        self._dones = 0  # of those that the patterns were learned behind
 
     @property
-    def done(self) -> bool:
-        """`[DONE]` was read; what follows it is ignored."""
-        return self._decoder.done
+    def problem(self) -> AnswerError | None:
+        """Why what has come is no complete answer; None for objects without choices, which the converter tells apart."""
+        return None if self._end.begun and not self._end.known else self._chunks.problem
 
     def read(self, data: bytes, events: list[E]) -> None:
-        """Take the next bytes and append the events they give; `SSEError` as for `ChatSSEDecoder.feed`."""
+        """Take the next bytes and append the events they give; `SSEError` as for `SSEDecoder.feed`."""
         stop = data.rfind(b"\n\n") + 2
         if stop == 1:
             data, self._begun = self._begun + data, b""
@@ -80,73 +169,79 @@ class AnswerBody(Generic[E]):
 
     def end(self, events: list[E]) -> None:
         """Read the last frame, whose blank line may be missing."""
-        self._decode(self._begun, events)
-        for chunk in self._decoder.flush():
+        begun, self._begun = self._begun, b""
+        if begun:
+            self._decode(begun, events)
+        for chunk in self._chunks.end():
             events += self._feed(chunk)
 
     def _take(self, frames: str, events: list[E]) -> None:
         """Read whole frames: as many as match, then one by itself, which may be the pattern of the next."""
-        glance, decoder, patterns = self._glance, self._decoder, self._patterns
+        glance, chunks, patterns = self._glance, self._chunks, self._patterns
         at, size = 0, len(frames)
-        while at < size and not decoder.done:
+        while at < size:
             if self._between_frames and patterns.choice_index == glance.choice_index:
                 known = len(events)
                 at = patterns.take(frames, at, glance.writers, events)
-                decoder.frames_read += len(events) - known
+                if known < len(events):
+                    chunks.frames_read += len(events) - known
+                    self._end.take_content()
                 if at == size:
                     return
             stop = -1 if patterns.hopeless else frames.find("\n\n", at)
             stop = size if stop < 0 else stop + 2
             frame = frames[at:stop]
             self._decode(frame.encode(), events)
+            patterns = self._patterns
             patterns.learn(frame, glance.choice_index)
             at = stop
 
     def _decode(self, data: bytes, events: list[E]) -> None:
-        for chunk in self._decoder.feed(data):
+        chunks = self._chunks
+        for chunk in chunks.read(data):
             events += self._feed(chunk)
-        self._between_frames = self._decoder.between_frames
-
-
-class BodyChunks:
-    """The chunks of a source's SSE bodies, one answer after the other, for those who do not convert them."""
-
-    __slots__ = ("_decoder", "_finished")
-
-    def __init__(self) -> None:
-        self._decoder: ChatSSEDecoder | None = None
-        self._finished = False
-
-    @property
-    def cut(self) -> bool:
-        """The answer that was begun has said neither why it stopped nor `[DONE]`."""
-        return self._decoder is not None and not (self._decoder.done or self._finished)
-
-    def read(self, data: bytes) -> list[dict[str, Any]]:
-        """The chunks that the next bytes complete; `SSEError` as for `ChatSSEDecoder.feed`."""
-        if self._decoder is None or (self._decoder.done and data.strip()):
-            self._decoder, self._finished = ChatSSEDecoder(), False
-        return self._noted(self._decoder.feed(data))
-
-    def end(self) -> list[dict[str, Any]]:
-        """The chunk of a last frame whose blank line is missing."""
-        return self._noted(self._decoder.flush()) if self._decoder else []
-
-    def _noted(self, chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        self._finished = self._finished or any(map(ends_answer, chunks))
-        return chunks
+        self._between_frames = chunks.between_frames
+        if self._dones != (dones := self._end.dones):  # the frames of the next answer name another one
+            self._dones = dones
+            self._patterns = FramePatterns()
 
 
 async def chunks_of_bodies(source: AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
-    """What a source brings, the bytes in it as the chunks they hold; `UpstreamError` for an answer that is cut off."""
+    """What a source brings, the bytes in it as the chunks they hold; `AnswerError` where they are no whole answer."""
     bodies = BodyChunks()
     async for item in source:
-        if isinstance(item, bytes):
-            for chunk in bodies.read(item):
+        if isinstance(item, READS):
+            for chunk in bodies.read(bytes(cast("bytes", item))):
                 yield chunk
         else:
             yield item
     for chunk in bodies.end():
         yield chunk
-    if bodies.cut:
-        raise cut_off()
+    if bodies.problem:
+        raise bodies.problem
+
+
+async def reads_of_response(body: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
+    """The reads of the body of one response, for a source that brings bytes.
+
+    An empty read goes first, so that a body without a byte is an answer as well. Behind `[DONE]` the end of the body, or
+    usage, is waited for a second at most, and a connection that breaks off there is no failure.
+    """
+    import anyio  # costs 40 modules, which a converter without a shell does not need
+
+    yield b""
+    reads = aiter(body)
+    end, done = b"\n", False
+    while True:
+        data: bytes | None = None
+        try:
+            with anyio.move_on_after(_AFTER_DONE if done else None):
+                data = await anext(reads, None)
+        except Exception:
+            if not done:
+                raise
+        if data is None:
+            return
+        yield data
+        end = end[-_DONE_SIZE:] + data
+        done = done or _DONE_LINE.search(end) is not None

@@ -4,6 +4,8 @@
 DragentStreamError
 ├── ConversionError       the caller misused a converter (a bad option, a foreign ledger, a bad run input)
 ├── UpstreamError         the upstream reported a failure inside its stream
+│   ├── AnswerError       what came is no complete answer
+│   └── RecordedError     a recorded upstream raised
 ├── TraceFormatError      a recording cannot be read; names the source, the line and the remedy
 ├── SSEError              an SSE stream cannot be read
 └── MissingExtraError     an edge was imported without its extra (also an ImportError)
@@ -13,9 +15,11 @@ DragentStreamError
 from __future__ import annotations
 
 __all__ = [
+    "AnswerError",
     "ConversionError",
     "DragentStreamError",
     "MissingExtraError",
+    "RecordedError",
     "SSEError",
     "TraceFormatError",
     "UpstreamError",
@@ -41,6 +45,18 @@ class UpstreamError(DragentStreamError):
     def __init__(self, message: str, code: str = "STREAM_ERROR") -> None:
         super().__init__(message)
         self.code = code
+
+
+class AnswerError(UpstreamError):
+    """What came is no complete answer; the text is ours and holds nothing of the user's.
+
+    Its code is `EMPTY_ANSWER` (nothing was said), `UNKNOWN_CHUNKS` (nothing was understood), `INCOMPLETE_TOOL_CALL` (a
+    call's arguments are no JSON), `length` or `content_filter` (the model's own word), or `STREAM_ERROR` (it was cut off).
+    """
+
+
+class RecordedError(UpstreamError):
+    """The recorded upstream raised an exception, whose text clients do not get, now as then."""
 
 
 class TraceFormatError(DragentStreamError):

@@ -5,7 +5,7 @@ the seconds since the start:
 
 ```
 {"t", "chunk": {chat.completion.chunk}}        {"t", "step": {an intermediate step}}
-{"t", "error": {"type", "message", "code"?}}   the upstream raised
+{"t", "error": {"type", "message", "code"?}}   the upstream raised, or its bytes held no whole answer
 {"t", "closed": "GeneratorExit" | "CancelledError"}   the consumer left
 {"t", "end": true}
 ```
@@ -13,12 +13,14 @@ the seconds since the start:
 A chunk may also be text, null (a heartbeat) or a list (a tuple); `trace_values` says how other values stand in it. With a
 header, a recording that has neither of the last three lines was cut, unless the model had ended its answer.
 
-Also read: lines of the same kind without a header, lines that are bare chunks, and a raw SSE capture (`data: …`).
+Also read: lines of the same kind without a header, lines that are bare chunks, and the raw body of an answer: an SSE
+capture (`data: …`), a completion over several lines, an array of chunks.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from itertools import chain
@@ -28,13 +30,19 @@ from typing import Any, TypeVar, cast
 
 import anyio
 
-from dragent_stream.answer_body import ends_answer
-from dragent_stream.errors import SSEError, TraceFormatError, UpstreamError
+from dragent_stream.answer_body import BodyChunks
+from dragent_stream.errors import (
+    AnswerError,
+    ConversionError,
+    RecordedError,
+    SSEError,
+    TraceFormatError,
+    UpstreamError,
+)
 from dragent_stream.events import WireEvents
-from dragent_stream.fields import fields_of
 from dragent_stream.ledger import RunLedger
 from dragent_stream.options import ConverterOptions
-from dragent_stream.sse import ChatSSEDecoder
+from dragent_stream.sse.chat import Json, is_invalid_frame
 from dragent_stream.step_adaptor import AgentStep
 from dragent_stream.stream_converter import ChunkConverter
 from dragent_stream.trace_lines import Problem, TraceRecord, read_lines
@@ -52,6 +60,7 @@ __all__ = [
 
 E = TypeVar("E")
 _SSE_STARTS = (b"data", b":", b"event", b"id", b"retry", b"error")
+_JSON_BODY = re.compile(rb"\{[ \t]*[\r\n]|\[\s*\{")  # of an answer; a record of a trace is one line
 
 
 def read_trace(
@@ -107,10 +116,10 @@ def _read(source: Iterable[str | bytes], name: str, problem: Problem) -> Iterato
     head = b"".join((*blank, head))
     if not start:
         raise TraceFormatError("is empty", source=name, remedy="record a run with: dragent-stream record")
-    if start.startswith(b"{"):
+    if start.startswith(_SSE_STARTS) or _JSON_BODY.match(start):
+        yield from _read_body(head, pieces, name, problem)
+    elif start.startswith(b"{"):
         yield from read_lines(_lines(head, pieces), name, problem)
-    elif start.startswith(_SSE_STARTS):
-        yield from _read_sse(head, pieces, name, problem)
     else:
         raise TraceFormatError(
             "is no trace: it starts neither with a JSON object nor with an SSE field",
@@ -155,35 +164,30 @@ def _lines(head: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
     yield from b"".join(waiting).split(b"\n")
 
 
-def _read_sse(head: bytes, pieces: Iterator[bytes], name: str, problem: Problem) -> Iterator[TraceRecord]:
-    decoder = ChatSSEDecoder()
+def _read_body(head: bytes, pieces: Iterator[bytes], name: str, problem: Problem) -> Iterator[TraceRecord]:
+    bodies = BodyChunks()
     number = 0
-    finished = False
 
-    def records(chunks: list[dict[str, Any]]) -> Iterator[TraceRecord]:
-        nonlocal number, finished
+    def records(chunks: list[Json]) -> Iterator[TraceRecord]:
+        nonlocal number
         for chunk in chunks:
             number += 1
-            error = fields_of(chunk.get("error"))
-            if error and error.get("type") == "invalid_frame":
-                text = str(error.get("message"))
+            if is_invalid_frame(chunk):
+                text = str(chunk["error"]["message"])
                 problem(TraceFormatError(text, source=name, remedy="the frame is left out"))
-                continue
-            finished = finished or ends_answer(chunk)
-            yield TraceRecord(number, None, "chunk", chunk)
+            else:
+                yield TraceRecord(number, None, "chunk", chunk)
 
     try:
-        yield from records(decoder.feed(head))
-        for piece in pieces:
-            yield from records(decoder.feed(piece))
-        yield from records(decoder.flush())
+        for piece in chain([head], pieces):
+            yield from records(bodies.read(piece))
+        yield from records(bodies.end())
     except SSEError as exc:
         problem(TraceFormatError(str(exc), source=name, remedy="is it an SSE capture?"))
         yield TraceRecord(number + 1, None, "cut", str(exc))
         return
-    if not (decoder.done or finished):
-        # On the wire this is an answer that a proxy or the network cut off.
-        yield TraceRecord(number + 1, None, "cut", "the stream ended without finish_reason and without [DONE]")
+    if bodies.problem:
+        yield TraceRecord(number + 1, None, "cut", bodies.problem)
 
 
 # Converting and replaying.
@@ -199,20 +203,28 @@ def feed_record(converter: ChunkConverter[E], record: TraceRecord) -> list[E]:
         case "error":
             return converter.fail(_recorded_error(record.value))
         case "cut":
-            return converter.fail(UpstreamError(record.value))
+            return converter.fail(_how_it_broke_off(record.value))
         case "closed":
             return converter.ledger.cancel_run()
         case "end":
             return converter.finish()
 
 
+def _how_it_broke_off(value: str | AnswerError) -> AnswerError:
+    return AnswerError(value) if isinstance(value, str) else value
+
+
 def _recorded_error(value: Any) -> Exception:
-    if isinstance(value, Mapping):
-        fields = cast("Mapping[str, Any]", value)
-        message = str(fields.get("message") or fields.get("type") or "the upstream failed")
-        code = fields.get("code")
-        return UpstreamError(message, code) if isinstance(code, str) and code else UpstreamError(message)
-    return UpstreamError(str(value))
+    fields = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {"message": value})
+    kind = fields.get("type")
+    text = str(fields.get("message") or kind or "the upstream failed")
+    for found in (AnswerError, UpstreamError):
+        if kind == found.__name__:
+            return found(text, str(fields.get("code") or "STREAM_ERROR"))
+    for ours in (ConversionError, SSEError):
+        if kind == ours.__name__:
+            return ours(text)
+    return RecordedError(text)
 
 
 def convert_trace(
@@ -232,7 +244,7 @@ def convert_trace(
         run: Write RUN_STARTED and RUN_FINISHED around the events.
         thread_id: The thread's id.
         run_id: The run's id.
-        options: See `ConverterOptions`; ids are derived from thread and run id where None.
+        options: See `ConverterOptions`. Where None, ids are derived from thread and run id, and errors show their text.
         name: What error messages call the trace.
         on_problem: Called with the error of each line that cannot be read.
 
@@ -245,7 +257,7 @@ def convert_trace(
     """
     thread_id, run_id = thread_id or "trace-thread", run_id or "trace-run"
     if options is None:
-        options = ConverterOptions(new_id=_derived_ids(thread_id, run_id))
+        options = ConverterOptions(new_id=_derived_ids(thread_id, run_id), expose_errors=True)
     ledger = RunLedger(WireEvents(), options=options, thread_id=thread_id, run_id=run_id)
     converter = ChunkConverter(ledger)
     problems: list[TraceFormatError] = []
@@ -311,7 +323,7 @@ async def replay_trace(
             case "error":
                 raise _recorded_error(record.value)
             case "cut":
-                raise UpstreamError(record.value)
+                raise _how_it_broke_off(record.value)
             case "closed":
                 raise UpstreamError("the run was stopped", "abort")
             case "end":

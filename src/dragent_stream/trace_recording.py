@@ -11,7 +11,7 @@ from typing import IO, Any, cast
 
 from pydantic_core import to_jsonable_python
 
-from dragent_stream.answer_body import BodyChunks, cut_off
+from dragent_stream.answer_body import READS, BodyChunks
 from dragent_stream.errors import SSEError, UpstreamError
 from dragent_stream.options import DEFAULT_OPTIONS
 from dragent_stream.step_adaptor import AgentStep
@@ -86,7 +86,7 @@ class _TraceWriter:
 
     def take(self, chunk: object) -> None:
         """What the upstream brings."""
-        if isinstance(chunk, bytes | bytearray | memoryview):
+        if isinstance(chunk, READS):
             self._take_body(bytes(cast("bytes", chunk)))
         elif isinstance(chunk, AgentStep):
             self.write("step", write_step(chunk.step))
@@ -113,8 +113,8 @@ class _TraceWriter:
             self.write("chunk", chunk)
         if self._unreadable:
             return
-        if self._bodies.cut:
-            self.failed(cut_off())
+        if self._bodies.problem:
+            self.failed(self._bodies.problem)
         else:
             self.write("end", True)
 

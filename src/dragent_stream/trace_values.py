@@ -5,6 +5,7 @@ whose text or JSON counts (a tool's input and output, a call's arguments), is wr
 
 ```
 {"$recorded": {"type": "Point", "fields": {…}, "json": …, "text": "…"}}
+{"$recorded": {"type": "Color", "value": "red", …}}   a member of an enum
 {"$recorded": {"type": "tuple", "items": […]}}      and "list"
 {"$recorded": {"type": "dict", "pairs": [[1, …], …]}}   keys that are no text, or this module's own
 ```
@@ -128,7 +129,7 @@ class _Writer:
             return _items("tuple", self._each(cast("tuple[object, ...]", value), walk, values))
         if isinstance(value, list):
             return self._each(cast("list[object]", value), walk, values)
-        fields = None if isinstance(value, Enum) else fields_of(value)
+        fields = fields_of(value)
         if fields is None or not (walk or isinstance(value, Mapping) or _is_a_model(value) or _is_a_chunk(fields)):
             return self._tagged(value, values=True, fields=False)
         walk = walk or _is_a_chunk(fields)
@@ -190,7 +191,9 @@ class _Writer:
     def _tagged(self, value: Any, *, values: bool, fields: bool = True) -> Json:
         found = cast("object", value)  # narrowing an Any to Enum or Mapping leaves it partly unknown
         tag: dict[str, Json] = {"type": type(found).__name__}
-        held = {"value": value.value} if isinstance(value, Enum) else fields_of(value)
+        held = fields_of(value)
+        if isinstance(value, Enum):
+            tag["value"] = self.value(value.value)
         if held is not None:
             plain = not (_is_a_model(value) or isinstance(value, Mapping))
             # A plain object may hold a client, a connection, the whole program.
@@ -274,7 +277,7 @@ def _untagged(tag: dict[str, Json]) -> Any:
         }
     fields = tag.get("fields")
     if not isinstance(fields, dict):
-        return _class_of(kind, RecordedValue)(tag)
+        return _class_of(kind, RecordedMember if "value" in tag else RecordedValue)(tag)
     held = {name: read_step(value) for name, value in cast("dict[str, Json]", fields).items()}
     found = _class_of(kind, RecordedObject)(tag)
     found.__dict__.update(held)
@@ -307,6 +310,17 @@ class RecordedValue:
     )
 
 
+class RecordedMember(RecordedValue):
+    """Stands for a member of an enum; its value is what it was, too."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> Any:
+        """The member's value."""
+        return read_step(self._tag["value"])
+
+
 class RecordedObject(RecordedValue):
     """Stands for an object; its fields are what they were, too."""
 
@@ -314,7 +328,7 @@ class RecordedObject(RecordedValue):
 @lru_cache(maxsize=256)
 def _class_of(name: str, base: type[RecordedValue]) -> type[RecordedValue]:
     """A class of the recorded one's name, for whoever says what a foreign object is."""
-    more: dict[str, Any] = {"__slots__": ()} if base is RecordedValue else {}
+    more: dict[str, Any] = {} if base is RecordedObject else {"__slots__": ()}
     try:
         return cast("type[RecordedValue]", type(name, (base,), more))
     except ValueError:  # no name at all

@@ -38,8 +38,8 @@ def call_start(stream: Stream, event: Event) -> None:
                 stream.say("I5", f"parentMessageId {parent!r} of call {call_id!r} is a {holder.role} message")
     # one open call of this owner speaks for all: they were compared when they opened
     other_id = next((other_id for other_id, other in stream.run.open_calls.items() if other.owner == owner), None)
-    if other_id is not None and (parent is None or stream.run.open_calls[other_id].parent != parent):
-        stream.say("I7", f"calls {other_id!r} and {call_id!r} are open together without one parentMessageId")
+    if other_id is not None and (parent is None or stream.run.open_calls[other_id].parent is None):
+        stream.say("I7", f"calls {other_id!r} and {call_id!r} are open together, and one has no parentMessageId")
     call = Call(text_of(event, "toolCallName") or "", parent, owner, stream.run.number)
     stream.calls[call_id] = stream.run.calls[call_id] = stream.run.open_calls[call_id] = call
 

@@ -38,7 +38,7 @@ RULES: Mapping[str, str] = {
     "I4": "A tool call id is never opened again.",
     "I5": "parentMessageId names an assistant message, known or yet to come.",
     "I6": "A message takes neither text nor calls after the result of one of its calls.",
-    "I7": "Calls open at the same time share one parentMessageId.",
+    "I7": "Calls open at the same time have a parentMessageId; without one each becomes a message of its own.",
     "I8": "An encrypted value comes after the message or call it belongs to.",
     "I9": "threadId and runId are the request's, the same at both ends, and a runId is used once.",
     "I10": "Interrupt ids are unique in the run.",

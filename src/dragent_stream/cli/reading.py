@@ -179,7 +179,7 @@ def timed_events(recording: Recording, on_problem: Problem) -> Iterator[TimedEve
 def _converted(recording: Recording, on_problem: Problem) -> Iterator[TimedEvent]:
     """`convert_trace`, with each event beside the record that it came from."""
     ids = itertools.count(1)
-    options = ConverterOptions(new_id=lambda: f"id-{next(ids)}")
+    options = ConverterOptions(new_id=lambda: f"id-{next(ids)}", expose_errors=True)
     ledger = RunLedger(WireEvents(), options=options, thread_id="trace-thread", run_id="trace-run")
     converter = ChunkConverter(ledger)
     time, line, clock = 0.0, 1, False

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 
-from dragent_stream.errors import ConversionError, UpstreamError
-from dragent_stream.sse import ChatSSEDecoder
+from dragent_stream.answer_body import chunks_of_bodies, reads_of_response
+from dragent_stream.errors import AnswerError, ConversionError, UpstreamError
 from dragent_stream.trace import record_chunks
 
 __all__ = ("endpoint_of", "read_body", "read_headers", "record_request")
@@ -92,7 +92,8 @@ async def record_request(
         The number of chunks.
 
     Raises:
-        UpstreamError: The endpoint cannot be reached, refuses, or breaks off; in the last case the trace holds what came.
+        UpstreamError: The endpoint cannot be reached, refuses, breaks off, or its answer is not whole; in the last two
+            cases the trace holds what came.
     """
     timeout = httpx.Timeout(30.0, read=None)
     # a user in the URL, or a netrc entry, would otherwise replace the header
@@ -106,14 +107,15 @@ async def record_request(
             if response.status_code != 200:
                 await response.aread()
                 raise UpstreamError(_refusal(response, headers))
+            answer = chunks_of_bodies(reads_of_response(response.aiter_bytes()))
             stream = record_chunks(
-                _chunks(response), target, source="dragent-stream record", url=_public(url), model=body.get("model")
+                answer, target, source="dragent-stream record", url=_public(url), model=body.get("model")
             )
             async for _ in stream:
                 chunks += 1
     except httpx.InvalidURL as error:
         raise ConversionError(f"{_public(url)!r} is no URL: {error}") from None
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, AnswerError) as error:
         came = f" after {chunks} chunks, which {target} holds" if chunks else ""
         reason = str(error) or type(error).__name__
         raise UpstreamError(f"{_public(url)}: {_without(reason, headers)}{came}") from None
@@ -122,17 +124,6 @@ async def record_request(
 
 def _as_it_is(request: httpx.Request) -> httpx.Request:
     return request
-
-
-async def _chunks(response: httpx.Response) -> AsyncGenerator[dict[str, Any]]:
-    decoder = ChatSSEDecoder()
-    async for data in response.aiter_bytes():
-        for chunk in decoder.feed(data):
-            yield chunk
-        if decoder.done:
-            return
-    for chunk in decoder.flush():
-        yield chunk
 
 
 def _refusal(response: httpx.Response, headers: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Server-sent events without I/O: bytes to events, events to chat chunks, and text to frames.
+"""Server-sent events without I/O: bytes to events, and text to frames.
 
 `SSEDecoder` follows the WHATWG rules ("9.2.6 Interpreting an event stream"). Three divergences are intended, each for
 servers in the field:
@@ -8,18 +8,14 @@ servers in the field:
 * A bare line that is a JSON object with an `"error"` key becomes the same (proxies that write the error body as it is).
 """
 
-import json
-from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple, cast
-
-from pydantic_core import from_json
+from typing import Final, NamedTuple
 
 from dragent_stream.errors import SSEError
 
-__all__ = ("ChatSSEDecoder", "SSEDecoder", "ServerSentEvent", "decode_chat_chunks", "encode_sse_frame")
+__all__ = ("BOM", "DEFAULT_LIMIT", "SSEDecoder", "ServerSentEvent", "encode_sse_frame")
 
-_BOM: Final = b"\xef\xbb\xbf"
-_DEFAULT_LIMIT: Final = 64 * 1024 * 1024
+BOM: Final = b"\xef\xbb\xbf"
+DEFAULT_LIMIT: Final = 64 * 1024 * 1024
 
 
 class ServerSentEvent(NamedTuple):
@@ -70,7 +66,7 @@ class SSEDecoder:
         "retry",
     )
 
-    def __init__(self, *, max_event_bytes: int = _DEFAULT_LIMIT) -> None:
+    def __init__(self, *, max_event_bytes: int = DEFAULT_LIMIT) -> None:
         """Start at the beginning of a stream; `max_event_bytes` bounds the fields of one event, and any one line."""
         self.last_event_id: str | None = None
         """What a reconnecting client sends as `Last-Event-ID`."""
@@ -105,11 +101,11 @@ class SSEDecoder:
             raise self._error
         if self._start is not None:
             data = self._start + data
-            if len(data) < len(_BOM) and _BOM.startswith(data):
+            if len(data) < len(BOM) and BOM.startswith(data):
                 self._start = data
                 return []
             self._start = None
-            data = data.removeprefix(_BOM)
+            data = data.removeprefix(BOM)
         if self._after_cr and data:
             self._after_cr = False
             if data.startswith(b"\n"):
@@ -152,7 +148,7 @@ class SSEDecoder:
         self._start = b""
         self._after_cr = False
         if tail:
-            self._field(tail)
+            self._field(tail, events)
         self._dispatch(events)
         return events
 
@@ -174,7 +170,7 @@ class SSEDecoder:
         # Decoded at once: a character that a line end cuts off becomes U+FFFD either way.
         for position, frame in enumerate(block.decode("utf-8", "replace").split("\n\n")):
             # Nearly every frame of a chat stream is one data line, which needs no state.
-            if frame.startswith("data: ") and "\n" not in frame:
+            if frame.startswith("data: ") and "\n" not in frame and not self._open:
                 events.append(ServerSentEvent(frame[6:], "message", self.last_event_id, None))
             elif frame:
                 raw = raw or block.split(b"\n\n")
@@ -188,11 +184,11 @@ class SSEDecoder:
         if self._error is not None:
             return
         if line:
-            self._field(line)
+            self._field(line, events)
         else:
             self._dispatch(events)
 
-    def _field(self, line: bytes) -> None:
+    def _field(self, line: bytes, events: list[ServerSentEvent]) -> None:
         if self._size + len(line) > self._limit:
             self._fail()
             return
@@ -215,7 +211,12 @@ class SSEDecoder:
         elif name == b"error":
             if value:
                 self._errors.append(value)
-        elif line.startswith(b"{") and b'"error"' in line:
+        else:
+            self._stray(line, events)
+
+    def _stray(self, line: bytes, events: list[ServerSentEvent]) -> None:
+        """Take a line of no known field; it counts as a line of its event."""
+        if line.startswith(b"{") and b'"error"' in line:
             self._errors.append(line)
 
     def _dispatch(self, events: list[ServerSentEvent]) -> None:
@@ -266,114 +267,3 @@ def encode_sse_frame(data: str, *, event: str | None = None, id: str | None = No
     if "\n" in data or "\r" in data:
         data = data.replace("\r\n", "\n").replace("\r", "\n").replace("\n", "\ndata: ")
     return f"{head}data: {data}\n\n".encode("utf-8", "backslashreplace")
-
-
-class ChatSSEDecoder:
-    """Incremental decoder of a Chat Completions stream: bytes to chunk dicts.
-
-    Nothing is raised for what the server sent, except the size limit: an error of any form is one
-    `{"error": {...}}` chunk, which clients and the converter know, and decoding goes on behind it.
-
-    * `event: error`, `error:` fields, bare error lines and flat `{"object": "error"}` bodies become `{"error": body}`.
-    * A frame that is no JSON object becomes an `{"error": {"type": "invalid_frame", ...}}` with its number.
-    * Empty frames are skipped; two chunks fused into one frame are taken apart.
-    """
-
-    __slots__ = ("_decoder", "done", "frames_read")
-
-    def __init__(self, *, max_event_bytes: int = _DEFAULT_LIMIT) -> None:
-        """Start at the beginning of a stream; `max_event_bytes` as for `SSEDecoder`."""
-        self.done = False
-        """True once `[DONE]` was read; what follows it is ignored."""
-        self.frames_read = 0
-        """How many frames of the stream were read; whoever takes one past the decoder counts it here."""
-        self._decoder = SSEDecoder(max_event_bytes=max_event_bytes)
-
-    @property
-    def between_frames(self) -> bool:
-        """The next byte begins a frame."""
-        return self._decoder.between_events
-
-    def feed(self, data: bytes) -> list[dict[str, Any]]:
-        """Take the next bytes and return the chunks they complete; `SSEError` as for `SSEDecoder.feed`."""
-        return [] if self.done else self._read(self._decoder.feed(data))
-
-    def flush(self) -> list[dict[str, Any]]:
-        """End the stream and return the chunk of an unfinished last frame, if there is one."""
-        return [] if self.done else self._read(self._decoder.flush())
-
-    def _read(self, events: list[ServerSentEvent]) -> list[dict[str, Any]]:
-        chunks: list[dict[str, Any]] = []
-        for data, event, _, _ in events:
-            self.frames_read += 1
-            if _read_frame(data, event, self.frames_read, chunks):
-                self.done = True
-                break
-        return chunks
-
-
-def decode_chat_chunks(events: Iterable[ServerSentEvent]) -> Iterator[dict[str, Any]]:
-    """Read the chunks of decoded events up to `[DONE]`, with the same rules as `ChatSSEDecoder`."""
-    for number, (data, event, _, _) in enumerate(events, 1):
-        chunks: list[dict[str, Any]] = []
-        done = _read_frame(data, event, number, chunks)
-        yield from chunks
-        if done:
-            return
-
-
-def _read_frame(data: str, event: str, number: int, chunks: list[dict[str, Any]]) -> bool:
-    """Add the chunks of one frame; True when the frame ends the stream."""
-    if data.startswith("[DONE]") or data == '"[DONE]"':
-        return True
-    if not data.strip():
-        return False
-    try:
-        body = _parse_json(data)
-    except ValueError as error:
-        if event == "error":
-            chunks.append({"error": {"message": data}})
-            return False
-        fused = data.split("\n")
-        if len(fused) > 1 and all(_is_whole_frame(line) for line in fused):
-            return any(_read_frame(line, event, number, chunks) for line in fused)
-        chunks.append(_invalid_frame(number, f"is not JSON: {error}"))
-        return False
-    if not isinstance(body, dict):
-        if event == "error":
-            chunks.append({"error": {"message": data}})
-        else:
-            chunks.append(_invalid_frame(number, "is JSON, but not an object"))
-        return False
-    chunk = cast("dict[str, Any]", body)
-    if not chunk.get("error") and (event == "error" or chunk.get("object") == "error"):
-        chunk = {"error": chunk}
-    chunks.append(chunk)
-    return False
-
-
-def _is_whole_frame(line: str) -> bool:
-    if not line or line.startswith("[DONE]"):
-        return True
-    try:
-        return isinstance(_parse_json(line), dict)
-    except ValueError:
-        return False
-
-
-def _parse_json(text: str) -> object:
-    try:
-        return from_json(text)
-    except ValueError:
-        pass  # the fast parser refuses lone surrogates, which split emoji leave in real streams
-    try:
-        return cast("object", json.loads(text))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{error.msg} at character {error.pos}") from None
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def _invalid_frame(number: int, problem: str) -> dict[str, Any]:
-    # The frame's own text stays out of the message: it may hold user data.
-    return {"error": {"message": f"frame {number} of the stream {problem}", "type": "invalid_frame"}}
