@@ -161,7 +161,7 @@ def check_events(
     checker = EventChecker(lifecycle=lifecycle, run_input=run_input, content=content)
     if isinstance(events, AsyncIterable):
         return _check_async(checker, events)
-    items = [events] if isinstance(events, str | bytes) else events
+    items = [events] if isinstance(events, str | bytes | bytearray) else events
     found = [violation for event in items for violation in checker.feed(event)]
     return found + checker.finish()
 

@@ -275,7 +275,7 @@ def assert_agui(
     reader = EventReader()
     if isinstance(events, AsyncIterable):
         return _assert_async(events, reader, lifecycle, run_input, error, content)
-    items = [events] if isinstance(events, str | bytes) else events
+    items = [events] if isinstance(events, str | bytes | bytearray) else events
     read = [event for item in items for event in reader.read(item)] + reader.end()
     problem = _judge(read, lifecycle, run_input, error, content)
     if problem:
