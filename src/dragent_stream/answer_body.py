@@ -171,7 +171,7 @@ class AnswerBody(Generic[E]):
             events += self._feed(chunk)
 
     def _take(self, data: bytes, frames: str, events: list[E]) -> None:
-        """Read whole frames, which are the data: as many as match, then one by itself, which may be the pattern of the next."""
+        """Read whole frames, which are the data: as many as match, then one by itself, a pattern of the next maybe."""
         glance, chunks, patterns = self._glance, self._chunks, self._patterns
         at, size = 0, len(frames)
         while at < size:
