@@ -1,7 +1,7 @@
 # Every target sets up what it needs inside this checkout: uv in .tools, the environment in .venv.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: test-ray demo test test-nat test-fabric test-protocol test-clients test-chat-clients lint bench docs-check setup clean page test-browser test-copilotkit bench-serve
+.PHONY: test-ray demo fuzz test test-nat test-fabric test-protocol test-clients test-chat-clients lint bench docs-check setup clean page test-browser test-copilotkit bench-serve
 
 PYTHON := $(shell for p in "$$PYTHON" python3.12 python3.13 python3.11 python3 python; do \
 	[ -n "$$p" ] && "$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' >/dev/null 2>&1 \
@@ -31,8 +31,14 @@ demo: setup
 
 test: setup tests/clients/node_modules/.ready
 	$(RUN) pytest
+	$(MAKE) --no-print-directory fuzz SECONDS=30 SEED=1
 	$(MAKE) --no-print-directory test-protocol test-fabric test-chat-clients test-copilotkit test-browser
-	$(MAKE) --no-print-directory test-nat NAT="1.9.0-profiler 1.6.0"
+	$(MAKE) --no-print-directory test-nat NAT="1.9.0-profiler 1.6.0 core-alone"
+
+# Mutations of every case and recording through both writers and both judges; a fault comes out as a test to paste.
+SECONDS := 600
+fuzz: setup
+	PYTHONPATH=tests $(RUN) python -m fuzz --seconds $(SECONDS) $(SEED:%=--seed %) $(STREAM:%=--stream %)
 
 test-clients: setup tests/clients/node_modules/.ready
 	$(RUN) pytest tests/clients
@@ -54,7 +60,8 @@ tests/clients_chat/node_modules/.ready: tests/clients_chat/package-lock.json
 	cd tests/clients_chat && ../../scripts/node --npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
-# Real agents of NAT 1.6 to 1.9, with and without its profiler, and beside datarobot-genai; NAT="1.9.0-profiler 1.6.0" selects.
+# Real agents of NAT 1.6 to 1.9, with and without its profiler, beside datarobot-genai, and its command without our extra;
+# NAT="1.9.0-profiler 1.6.0" selects.
 test-nat: $(UV) tests/clients/node_modules/.ready
 	"$(PYTHON)" tests/nat/run.py $(NAT)
 

@@ -243,18 +243,19 @@ def assert_expected(case: dict[str, Any], events: list[Event]) -> None:
     if "usage" in expect:
         (usage,) = events[-1]["usage"]
         wanted = expect["usage"]
-        assert usage["inputTokens"] == wanted["input_tokens"]
-        assert usage["outputTokens"] == wanted["output_tokens"]
-        assert usage["totalTokens"] == wanted["total_tokens"]
+        assert usage.get("inputTokens") == wanted["input_tokens"]
+        assert usage.get("outputTokens") == wanted["output_tokens"]
+        assert usage.get("totalTokens") == wanted["total_tokens"]
     if terminal := expect.get("terminal"):
         assert events[-1]["type"] == terminal
     for wanted in expect.get("encrypted", ()):
-        assert {
-            "type": "REASONING_ENCRYPTED_VALUE",
-            "subtype": wanted["subtype"],
-            "entityId": wanted["entity"],
-            "encryptedValue": wanted["value"],
-        } in events
+        entities = [
+            event["entityId"]
+            for event in events
+            if event["type"] == "REASONING_ENCRYPTED_VALUE"
+            and (event["subtype"], event["encryptedValue"]) == (wanted["subtype"], wanted["value"])
+        ]
+        assert entities == [wanted.get("entity", entities[0])]
     _assert_results(expect, events)
 
 

@@ -44,6 +44,8 @@ def _is_object(chunk: Any) -> bool:
         return False
 
 
+# Their deltas are snapshots of the text so far, which a piece of one is not.
+SNAPSHOTS = ("253", "254")
 CHUNKED = [case for case in load_cases("chunks") if "repeat" not in case]
 UPSTREAMS = load_cases("upstream")
 
@@ -88,7 +90,7 @@ def test_two_converters_that_share_a_ledger_give_what_one_stream_of_both_gives(c
 
 @given(data=st.data())
 @settings(deadline=None, max_examples=25)
-@pytest.mark.parametrize("case", CHUNKED, ids=case_id)
+@pytest.mark.parametrize("case", [case for case in CHUNKED if case["id"] not in SNAPSHOTS], ids=case_id)
 def test_any_split_of_a_case_gives_the_same_run(case: dict[str, Any], data: st.DataObject) -> None:
     whole = both_writers(case)
     pieces = [piece for chunk in feed_of(case) for piece in _cut(chunk, data)]

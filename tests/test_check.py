@@ -1,14 +1,17 @@
 """The checker: one good stream for every rule that stays silent, one broken stream for every rule that speaks."""
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dragent_stream import convert_chunks_to_agui_events, stream_agui_run, stream_agui_sse
 from dragent_stream.check import RULES, EventChecker, Violation, check_events
 from dragent_stream.event_shapes import EVENT_SHAPES
+from dragent_stream.testing import finish_chunk, text_chunk, tool_call_chunk
 
 Event = dict[str, Any]
 
@@ -60,6 +63,10 @@ def call(id: str = "c", parent: str | None = "p") -> list[Event]:
     ]
 
 
+def arguments(*deltas: str, id: str = "c") -> list[Event]:
+    return [e("TOOL_CALL_ARGS", toolCallId=id, delta=delta) for delta in deltas]
+
+
 def result(id: str = "c", message_id: str = "x", content: Any = "3", **fields: Any) -> Event:
     return e("TOOL_CALL_RESULT", messageId=message_id, toolCallId=id, content=content, **fields)
 
@@ -109,9 +116,13 @@ GOOD: dict[str, list[Event]] = {
     ),
     "a text opened under the id that a call named first": run(*call("c", "m"), *text("m"), result("c")),
     "a call without a parent": run(*call("c", None), result("c")),
-    "arguments that are no JSON": run(
-        call_start(), e("TOOL_CALL_ARGS", toolCallId="c", delta="{"), e("TOOL_CALL_END", toolCallId="c"), result()
-    ),
+    "a call without arguments": run(call_start(), e("TOOL_CALL_END", toolCallId="c"), result()),
+    "arguments that break off with the run": [
+        started(),
+        call_start(),
+        e("TOOL_CALL_ARGS", toolCallId="c", delta='{"a'),
+        e("RUN_ERROR", message="x"),
+    ],
     "a failure with everything open": [
         started(),
         text()[0],
@@ -253,7 +264,7 @@ BAD: list[tuple[str, list[Event]]] = [
         "I7",
         run(
             call_start("c0", "a"),
-            *call("c1", "b"),
+            *call("c1", None),
             e("TOOL_CALL_END", toolCallId="c0"),
             result("c0", "x"),
             result("c1", "y"),
@@ -298,6 +309,10 @@ BAD: list[tuple[str, list[Event]]] = [
     ("D12", run(usage=[{"inputTokens": 2, "cachedInputTokens": 3}])),
     ("D13", run(e("CUSTOM", name="a", value=1, metadata={"ag-ui": {}}))),
     ("D14", run(outcome={"type": "cancelled"}, result={})),
+    *[
+        ("D15", run(call_start(), *arguments(*deltas), e("TOOL_CALL_END", toolCallId="c"), result()))
+        for deltas in (["{"], ["hello"], ['{"a":', "NaN}"], ['{"a": 1}', '{"b": 2}'], ["  "], ["'x'"])
+    ],
 ]
 
 
@@ -335,12 +350,72 @@ def test_the_request_decides_on_ids_tools_and_versions(
     assert set(rules(events, run_input=request_)) == ({rule} if rule else set())
 
 
+SHOWS_NOTHING = [
+    run(),
+    run(outcome={"type": "success"}, result=None),
+    run(e("STEP_STARTED", stepName="s"), e("STEP_FINISHED", stepName="s")),
+    [*run(*text()), started(runId="r2"), e("RAW", event={"a": 1}), finished(runId="r2")],
+]
+SHOWS_SOMETHING = [
+    run(*text()),
+    run(*reasoning()),
+    run(*call(), result()),
+    run(e("CUSTOM", name="a.b", value=1)),
+    run(e("STATE_SNAPSHOT", snapshot={})),
+    run(e("MESSAGES_SNAPSHOT", messages=[])),
+    run(e("ACTIVITY_SNAPSHOT", messageId="v", activityType="PLAN", content={})),
+    run(result={"a": 1}),
+    run(outcome={"type": "cancelled"}),
+    run(outcome={"type": "interrupt", "interrupts": [{"id": "i", "reason": "a"}]}),
+    [started(), e("RUN_ERROR", message="x")],
+]
+
+
+@pytest.mark.parametrize("events", SHOWS_NOTHING)
+def test_a_success_that_shows_nothing_is_named_where_content_is_asked_for(events: list[Event]) -> None:
+    assert rules(events, content=True) == ["D16"]
+    assert rules(events) == []
+
+
+@pytest.mark.parametrize("events", SHOWS_SOMETHING)
+def test_a_run_that_shows_something_or_does_not_succeed_has_content(events: list[Event]) -> None:
+    assert rules(events, content=True) == []
+
+
+NOTE = e("CUSTOM", name="test.note", value=1)
+TEXTS_THAT_ARE_NO_EVENTS: list[tuple[str, Any]] = [
+    ("a word", ["hello"]),
+    ("[DONE]", ["data: [DONE]\n\n"]),
+    ("null", [b"data: null\n\n"]),
+    ("a list", "[1]"),
+    ("two events in a frame", [f"data: {json.dumps(NOTE)}\ndata: {json.dumps(NOTE)}\n\n"]),
+    ("two events on a line", [json.dumps(NOTE) * 2]),
+    ("half a frame at the end", b'data: {"type": "CUS'),
+    ("line ends of CRLF", [f"data: {json.dumps(NOTE)}\r\n\r\n"]),
+    ("an object of another kind", [object()]),
+]
+
+
+@pytest.mark.parametrize(
+    "items", [items for _, items in TEXTS_THAT_ARE_NO_EVENTS], ids=[n for n, _ in TEXTS_THAT_ARE_NO_EVENTS]
+)
+def test_text_that_is_no_event_is_named(items: Any) -> None:
+    assert set(rules(items, lifecycle=False)) == {"S7"}
+
+
 def test_every_rule_has_a_broken_stream() -> None:
-    assert {rule for rule, _ in BAD} | {rule for rule, _, _ in AGAINST_THE_REQUEST if rule} == set(RULES)
+    assert {"S7", "D16"} | {rule for rule, _ in BAD} | {rule for rule, _, _ in AGAINST_THE_REQUEST if rule} == set(
+        RULES
+    )
 
 
 def test_a_violation_names_its_event() -> None:
     assert check_events(run(*text(), text()[1])) == [Violation(4, "V6", "no text message 'm' is open")]
+
+
+def test_an_empty_result_beside_one_of_an_unknown_call_is_named_at_the_unknown_one() -> None:
+    events = run(*call("call_1"), result("call_9", "x", "rain"), result("call_1", "y", ""))
+    assert [(found.rule, found.index) for found in check_events(events)] == [("D7", 4)]
 
 
 def test_what_is_missing_at_the_end_stands_behind_the_last_event() -> None:
@@ -372,6 +447,84 @@ def test_ids_are_all_that_is_kept() -> None:
     assert len(repr([vars(checker)])) < kept + 100
 
 
+def test_arguments_are_kept_only_while_their_call_is_open() -> None:
+    checker = EventChecker()
+    checker.feed(started())
+    sizes: list[int] = []
+    for number in range(3):
+        checker.feed(call_start(f"c{number}"))
+        for _ in range(1000):
+            assert checker.feed(e("TOOL_CALL_ARGS", toolCallId=f"c{number}", delta="[" + " " * 100 + "],")) == []
+        assert [found.rule for found in checker.feed(e("TOOL_CALL_END", toolCallId=f"c{number}"))] == ["D15"]
+        sizes.append(len(repr(vars(checker))))
+    assert sizes[-1] < sizes[0] + 1000
+    checker.feed(call_start("open"))
+    checker.feed(e("TOOL_CALL_ARGS", toolCallId="open", delta="x" * 10_000))
+    checker.feed(e("RUN_ERROR", message="x"))
+    assert "x" * 10_000 not in repr(vars(checker))
+
+
+# The forms in which a run is held.
+
+
+def frames_of(events: list[Event]) -> str:
+    return "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+
+
+FORMS: dict[str, Any] = {
+    "lines of JSON": lambda events: [json.dumps(event) for event in events],
+    "lines of JSON with their ends": lambda events: [json.dumps(event).encode() + b"\n" for event in events],
+    "frames": lambda events: [frames_of([event]) for event in events],
+    "frames of bytes": lambda events: [frames_of([event]).encode() for event in events],
+    "frames with comments": lambda events: [": ping\n\nid: 1\n" + frames_of([event]) for event in events],
+    "lines of frames": lambda events: frames_of(events).split("\n"),
+    "the whole as text": frames_of,
+    "the whole as bytes": lambda events: b"\xef\xbb\xbf" + frames_of(events).encode(),
+    "lines as one text": lambda events: "\n".join(map(json.dumps, events)),
+    "reads of 7 bytes": lambda events: [
+        frames_of(events).encode()[at : at + 7] for at in range(0, len(frames_of(events)), 7)
+    ],
+}
+HELD = {"good": GOOD["the portable recipe"], "bad": [*run(*text()[:2]), e("CUSTOM", name="ü", value="\U0001f600")]}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", HELD)
+async def test_a_run_is_judged_the_same_in_every_form(form: str, name: str) -> None:
+    held = FORMS[form](HELD[name])
+    expected = check_events(HELD[name])
+    assert check_events(held) == expected
+
+    async def arriving() -> AsyncIterator[Any]:
+        for item in [held] if isinstance(held, str | bytes) else held:
+            yield item
+
+    assert await check_events(arriving()) == expected
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_frames_may_be_cut_anywhere(data: st.DataObject) -> None:
+    events = data.draw(st.sampled_from([*GOOD.values(), *(events for _, events in BAD)]))
+    wire = frames_of(events).encode()
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(wire)), max_size=6)))
+    reads = [wire[a:b] for a, b in zip([0, *cuts], [*cuts, len(wire)], strict=True)]
+    assert check_events([read for read in reads if read]) == check_events(events)
+
+
+async def test_objects_and_batches_are_judged_as_the_wire_they_make() -> None:
+    chunks = [text_chunk("Hi"), tool_call_chunk('{"a": 1}', call_id="c", name="f"), finish_chunk("tool_calls")]
+    objects = [event async for event in stream_agui_run(chunks)]
+    assert check_events(objects) == []
+    assert await check_events(stream_agui_run(chunks)) == []
+    assert await check_events(stream_agui_sse(chunks)) == []
+    assert [found.rule for found in check_events(objects[:-1])] == ["D2"]
+    assert await check_events(convert_chunks_to_agui_events(chunks), lifecycle=False) == []
+    batches = [batch async for batch in convert_chunks_to_agui_events(chunks)]
+    assert [found.rule for found in check_events(batches[:-1], lifecycle=False)] == ["V12"]
+
+
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([event for events in GOOD.values() for event in events]), max_size=12))
 def test_any_order_of_events_is_judged_the_same_from_the_wire_and_never_raises(events: list[Event]) -> None:
     found = check_events(events)
@@ -387,6 +540,7 @@ JSON = st.recursive(
 FIELD_NAMES = sorted({name for fields in EVENT_SHAPES.values() for name in fields} - {"type"})
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -9,16 +9,20 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from dragent_stream.chunks import ChunkReader, ToolCallDelta, json_text
+from dragent_stream.chunk_record import ToolCallDelta, ToolResult
+from dragent_stream.chunks import ChunkReader
 from dragent_stream.usage import Usage
+from dragent_stream.values import json_text
 
 
 def choice(delta: Any, **more: Any) -> dict[str, Any]:
     return {"id": "c", "model": "m", "choices": [{"index": 0, "delta": delta, **more}]}
 
 
-def read(chunk: Any) -> Any:
-    return ChunkReader().read(chunk)
+def read(chunk: Any, reader: ChunkReader | None = None) -> Any:
+    records = (reader or ChunkReader()).read(chunk)
+    assert len(records) < 2
+    return records[0] if records else None
 
 
 TEXT = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
@@ -53,9 +57,9 @@ def test_a_complete_completion_is_one_chunk() -> None:
 
 def test_a_complete_completion_after_deltas_only_brings_its_usage() -> None:
     reader = ChunkReader()
-    reader.read(choice({"content": "Hi"}))
+    read(choice({"content": "Hi"}), reader)
     last = {"choices": [{"index": 0, "message": {"content": "Hi"}}], "usage": {"total_tokens": 3}}
-    record = reader.read(last)
+    record = read(last, reader)
     assert record is not None
     assert (record.text, record.usage) == ("", Usage(total_tokens=3))
 
@@ -85,7 +89,7 @@ def test_reasoning_details_that_grow_are_read_once() -> None:
     reader = ChunkReader()
     said = ""
     for text in ("Let me think", "Let me think about", "Let me think about it."):
-        record = reader.read(choice({"reasoning_details": [{"text": text}]}))
+        record = read(choice({"reasoning_details": [{"text": text}]}), reader)
         assert record is not None
         said += record.reasoning
     assert said == "Let me think about it."
@@ -96,7 +100,10 @@ def test_reasoning_details_that_grow_are_read_once() -> None:
     [
         ({"index": "1", "id": 7, "function": {"name": " ", "arguments": None}}, ToolCallDelta(1, "7", "", "")),
         ({"function": {"id": "x", "name": "f", "arguments": {"a": "ä"}}}, ToolCallDelta(None, "x", "f", '{"a": "ä"}')),
-        ({"index": 0, "type": "custom", "custom": {"name": "f", "input": "raw"}}, ToolCallDelta(0, "", "f", "raw")),
+        (
+            {"index": 0, "type": "custom", "custom": {"name": "f", "input": "raw"}},
+            ToolCallDelta(0, "", "f", "raw", custom=True),
+        ),
         (
             {"index": 0, "function": {"name": "f"}, "extra_content": {"google": {"thought_signature": "s"}}},
             ToolCallDelta(0, "", "f", "", "s"),
@@ -174,7 +181,7 @@ def test_usage_wherever_it_stands(chunk: Any, usage: Any) -> None:
 
 def test_a_choice_index_that_counts_tokens_is_followed() -> None:
     reader = ChunkReader()
-    records = [reader.read({"choices": [{"index": i, "delta": {"content": str(i)}}]}) for i in (197, 198, 199)]
+    records = [read({"choices": [{"index": i, "delta": {"content": str(i)}}]}, reader) for i in (197, 198, 199)]
     assert [record.text for record in records if record] == ["197", "198", "199"]
 
 
@@ -196,15 +203,15 @@ def test_langchain_messages_are_read_alone_and_as_pairs() -> None:
 def test_langchain_messages_that_are_no_deltas() -> None:
     whole = AIMessage(content="Hi", tool_calls=[{"name": "f", "args": {"a": 1}, "id": "a"}])
     assert read(whole).tool_calls == [ToolCallDelta(None, "a", "f", '{"a": 1}')]
-    assert read(ToolMessage(content="4", tool_call_id="a")).tool_result == ("a", "4")
-    assert read(HumanMessage(content="question")).text == ""
+    assert read(ToolMessage(content="4", tool_call_id="a")).tool_result == ToolResult("a", "4")
+    assert read(HumanMessage(content="question")) is None
 
 
 @pytest.mark.parametrize("chunk", [5, object(), {}, {"unknown": 1}, [], int])
 def test_what_nobody_knows_is_counted(chunk: Any) -> None:
     reader = ChunkReader()
-    assert reader.read(chunk) is None
-    assert reader.unknown_chunks == 1
+    assert read(chunk, reader) is None
+    assert reader.unknown == 1
 
 
 def test_arguments_that_are_no_string_become_strict_json() -> None:

@@ -9,7 +9,7 @@ from agui_case import counted_ids, wire
 
 from dragent_stream import ChunkConverter, ConverterOptions, RunLedger, StepConverter
 from dragent_stream.check import check_events
-from dragent_stream.chunks import ToolCallDelta
+from dragent_stream.chunk_record import ToolCallDelta
 from dragent_stream.events import WireEvents
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionChunk
 from pydantic import BaseModel
 
-from dragent_stream.chunks import Chunk, ChunkReader, ToolCallDelta
+from dragent_stream.chunk_record import Chunk, ToolCallDelta
+from dragent_stream.chunks import ChunkReader
 from dragent_stream.plain_chunks import TEXT, THOUGHT, Glance
 
 maybe = st.sampled_from
@@ -75,7 +76,7 @@ def test_what_is_taken_at_a_glance_is_what_the_full_read_finds(chunk):
 
     if plain is not None:
         reader = ChunkReader()
-        reader.choice_index = 0
+        reader.read(one_choice({"role": "assistant"}))
         kind, text = plain
         brings = {
             "content": {"text": text},
@@ -83,7 +84,7 @@ def test_what_is_taken_at_a_glance_is_what_the_full_read_finds(chunk):
             "reasoning": {"reasoning": text},
         }.get(kind) or {"tool_calls": [ToolCallDelta(kind, "", "", text)]}
         assert text
-        assert reader.read(chunk) == Chunk(id=chunk.get("id", ""), **brings)
+        assert reader.read(chunk) == (Chunk(id=chunk.get("id", ""), **brings),)
 
 
 def _chunk(delta, **fields):
@@ -134,7 +135,8 @@ def one_choice(delta: Any, **more: Any) -> dict[str, Any]:
 
 
 def read_in_full(chunk: Any) -> Any:
-    return ChunkReader().read(chunk)
+    (record,) = ChunkReader().read(chunk)
+    return record
 
 
 class Delta(BaseModel):

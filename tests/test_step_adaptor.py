@@ -12,8 +12,9 @@ import pytest
 from agui_case import counted_ids, wire
 
 from dragent_stream import ChunkConverter, ConverterOptions, RunLedger, StepConverter
-from dragent_stream.chunks import ToolCallDelta, json_text
+from dragent_stream.chunk_record import ToolCallDelta
 from dragent_stream.events import WireEvents
+from dragent_stream.values import json_text
 
 
 def shared(**options: Any) -> tuple[RunLedger[bytes], ChunkConverter[bytes], StepConverter[bytes]]:

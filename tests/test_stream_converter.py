@@ -95,8 +95,7 @@ def test_any_soup_of_chunks_and_steps_is_a_valid_run(feed: list[Any], think: boo
     case = {"option": "think_tags"} if think else {}
     events = both_writers(case, feed)
     assert check_events(events) == []
-    # Arguments that are no JSON are the model's doing; the validator counts them as the producer's error.
-    report = validate_agui(events, severity_overrides={"AGUI204": "off"})
+    report = validate_agui(events)
     assert not [found for found in report.diagnostics if found.severity == "error"]
 
 
@@ -236,17 +235,28 @@ def test_usage_is_counted_once_per_model_call_and_summed() -> None:
     assert entry == {"model": "m", "inputTokens": 10, "outputTokens": 2, "totalTokens": 12}
 
 
-async def test_an_exception_without_text_still_says_what_it_was() -> None:
+async def test_an_exception_ends_the_run_and_its_text_stays_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def chunks() -> AsyncIterator[Any]:
+        yield delta(content="a")
+        raise ConnectionResetError("postgres://user:secret@db")
+
+    batches = [batch async for batch in convert_chunks_to_agui_events(chunks())]
+    error = wire(batches[-1].events[-1])
+    message = error.pop("message")
+    assert error == {"type": "RUN_ERROR", "code": "STREAM_ERROR"}
+    assert message.startswith("The agent failed. Reference: ")
+    (record,) = caplog.records
+    assert message.rpartition(" ")[2] in record.getMessage() and record.exc_info
+
+
+async def test_an_exception_without_text_still_says_what_it_was_where_errors_are_exposed() -> None:
     async def chunks() -> AsyncIterator[Any]:
         yield delta(content="a")
         raise ConnectionResetError
 
-    batches = [batch async for batch in convert_chunks_to_agui_events(chunks())]
-    assert wire(batches[-1].events[-1]) == {
-        "type": "RUN_ERROR",
-        "code": "STREAM_ERROR",
-        "message": "ConnectionResetError",
-    }
+    options = ConverterOptions(expose_errors=True)
+    batches = [batch async for batch in convert_chunks_to_agui_events(chunks(), options=options)]
+    assert wire(batches[-1].events[-1])["message"] == "ConnectionResetError"
 
 
 async def test_public_error_hides_the_exception() -> None:
@@ -376,7 +386,7 @@ class _Odd(Exception):
 
 @pytest.mark.parametrize("writer", [ModelEvents(), WireEvents()], ids=["objects", "wire"])
 def test_a_foreign_exception_may_have_any_code_and_no_text(writer: Any) -> None:
-    converter = ChunkConverter(RunLedger(writer))
+    converter = ChunkConverter(RunLedger(writer, options=ConverterOptions(expose_errors=True)))
     (event,) = (wire(event) for event in converter.fail(_Odd()))
     assert (event["code"], event["message"]) == ("STREAM_ERROR", "_Odd")
 

@@ -11,7 +11,7 @@ from agui_case import both_writers, calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragent_stream.chunks import ToolCallDelta
+from dragent_stream.chunk_record import ToolCallDelta
 from dragent_stream.tool_calls import ToolCall, TurnCalls
 
 Shape = tuple[int | None, str | None, str | None, Any]

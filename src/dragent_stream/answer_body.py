@@ -55,14 +55,14 @@ class BodyChunks:
 
     @property
     def problem(self) -> AnswerError | None:
-        """Why what has come is no complete answer."""
+        """Why what has come is no complete answer; None for objects without choices, which their reader tells apart."""
         end, stray = self.end_of_answer, self._lines.stray
         if end.over or not self._begun:
             return None
         if end.known:
             return cut_off(stray)
         if end.begun:
-            return no_chunks()
+            return None
         if end.dones:
             holds = "says [DONE] and holds no chunk"
         elif self.frames_read:
@@ -143,7 +143,7 @@ class AnswerBody(Generic[E]):
 
     @property
     def problem(self) -> AnswerError | None:
-        """Why what has come is no complete answer."""
+        """Why what has come is no complete answer; see `BodyChunks.problem`."""
         return self._chunks.problem
 
     def read(self, data: bytes, events: list[E]) -> None:
@@ -208,6 +208,8 @@ async def chunks_of_bodies(source: AsyncIterable[Any]) -> AsyncGenerator[Any, No
         yield chunk
     if bodies.problem:
         raise bodies.problem
+    if bodies.end_of_answer.begun and not bodies.end_of_answer.known:
+        raise no_chunks()
 
 
 async def reads_of_response(body: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:

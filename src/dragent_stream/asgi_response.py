@@ -14,6 +14,8 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Protocol, TypeAlias
 
+from dragent_stream.asgi_exits import as_exception, exits_contained
+
 __all__ = ["EventStreamResponse", "FrameBuffer", "Receive", "Scope", "Send"]
 
 logger = logging.getLogger("dragent_stream")
@@ -62,7 +64,8 @@ class EventStreamResponse:
     """An ASGI application that answers one request with the frames of one run.
 
     The upstream is closed exactly once, whatever ends the response: its own end, `stop`, the client's disconnect, a
-    client that stopped reading, the server's cancellation. A client that goes is no error and is not logged.
+    client that stopped reading, the server's cancellation. A client that goes is no error and is not logged. Whatever
+    `frames` raises of its own ends this response and no more, be it `SystemExit` or a CancelledError that nobody sent.
 
     Args:
         frames: Yields whole SSE frames, one or several at a time; closed with `aclose` where it has one.
@@ -96,6 +99,7 @@ class EventStreamResponse:
         self._farewell = farewell
         self._headers = [*_HEADERS, *headers]
         self._name = name
+        self._request: asyncio.Task[Any] | None = None
         self._pump: asyncio.Task[None] | None = None
         self._aside: asyncio.Task[None] | None = None  # a comment or held text on its way out beside the pump
         self._ticker: asyncio.TimerHandle | None = None
@@ -117,6 +121,7 @@ class EventStreamResponse:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response; returns when it is complete or the client is gone."""
+        self._request = asyncio.current_task()
         pump = self._pump = asyncio.create_task(self._run(send))
         listener = asyncio.create_task(_disconnected(receive))
         try:
@@ -140,18 +145,39 @@ class EventStreamResponse:
         pump.add_done_callback(_left_behind.discard)
 
     async def _run(self, send: Send) -> None:
+        with exits_contained():
+            try:
+                await self._respond(send)
+            except _ClientGone:
+                self._gone = True
+            finally:
+                for timer in (self._ticker, self._flusher):
+                    if timer is not None:
+                        timer.cancel()
+                if self._aside is not None:
+                    self._aside.cancel()
+                await self._close_frames()
+
+    async def _close_frames(self) -> None:
+        if (aclose := getattr(self._frames, "aclose", None)) is None:
+            return
         try:
-            await self._respond(send)
-        except _ClientGone:
-            self._gone = True
-        finally:
-            for timer in (self._ticker, self._flusher):
-                if timer is not None:
-                    timer.cancel()
-            if self._aside is not None:
-                self._aside.cancel()
-            if (aclose := getattr(self._frames, "aclose", None)) is not None:
-                await aclose()
+            await aclose()
+        except BaseException as error:
+            if self._is_cancellation(error):
+                raise
+            logger.warning("%s: the source of its frames failed when it was closed", self._name, exc_info=error)
+
+    def _is_cancellation(self, error: BaseException) -> bool:
+        """Whether the pump is cancelled or destroyed from outside, and this is not just what its source raised."""
+        if isinstance(error, GeneratorExit):
+            try:
+                return asyncio.current_task() is not self._pump
+            except RuntimeError:  # no loop runs any more
+                return True
+        if not isinstance(error, asyncio.CancelledError):
+            return False
+        return self._gone or self._stopping or (self._request is not None and self._request.cancelling() > 0)
 
     async def _respond(self, send: Send) -> None:
         loop = asyncio.get_running_loop()
@@ -165,17 +191,20 @@ class EventStreamResponse:
         ending: Iterable[bytes] = ()
         try:
             await self._send_frames(loop, send)
-        except asyncio.CancelledError:
-            # `stop` cancelled the pull; every other cancellation goes on.
-            if self._gone or not self._stopping:
-                raise
         except _ClientGone:
             raise
-        except Exception as error:
-            if self._farewell is None:
-                raise
-            logger.exception("%s: the source of its frames failed", self._name)
-            ending = self._farewell(error)
+        except BaseException as error:
+            if self._is_cancellation(error):
+                # `stop` cancelled the pull; every other cancellation goes on.
+                if self._gone or not self._stopping:
+                    raise
+            else:
+                if self._farewell is None:
+                    if isinstance(error, Exception):
+                        raise
+                    raise as_exception(error) from error
+                logger.error("%s: the source of its frames failed", self._name, exc_info=error)
+                ending = self._farewell(as_exception(error))
         self._sending = True  # from here on `stop` comes too late to cut anything
         if self._stopping and self._farewell is not None and not ending:
             ending = self._farewell(None)

@@ -24,149 +24,135 @@ the text (guoqingbao/xinfer#383), audio, images, logprobs, citations, token ids,
 
 from __future__ import annotations
 
-import json
-import logging
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
-from pydantic_core import to_json
-
+from dragent_stream.choices import FollowedChoice
+from dragent_stream.chunk_record import Chunk, ToolCallDelta, ToolResult
+from dragent_stream.content_parts import text_and_reasoning
 from dragent_stream.errors import UpstreamError
 from dragent_stream.fields import Fields, fields_of
-from dragent_stream.usage import Usage, read_usage
+from dragent_stream.finish_reasons import read_finish
+from dragent_stream.langchain_messages import LangChainReader
+from dragent_stream.reported_errors import looks_like_error, read_error
+from dragent_stream.usage import read_usage
+from dragent_stream.values import arguments_of, first_text, index_of, text_of
 
-__all__ = ["Chunk", "ChunkReader", "Finish", "ToolCallDelta", "json_text", "text_and_reasoning"]
+__all__ = ["ChunkReader"]
 
-logger = logging.getLogger("dragent_stream")
-
-Finish: TypeAlias = Literal["stop", "calls", "length", "content_filter"]
-
-_LONG_NUMBER = 20  # digits; Python refuses to read thousands of them
+_DESCRIPTION = frozenset(
+    {"created", "id", "model", "object", "provider", "service_tier", "system_fingerprint", "usage"}
+)
 _SNAPSHOT_MIN = 12  # a shorter common beginning may be chance: "ha", "ha"
-
-# What a finish reason means here; a word that is not listed ends the turn like "stop".
-_FINISH: dict[str, Finish] = {
-    "content_filter": "content_filter",
-    "function_call": "calls",
-    "guardrail_intervened": "content_filter",
-    "length": "length",
-    "max_tokens": "length",
-    "sensitive": "content_filter",
-    "tool_calls": "calls",
-    "tool_use": "calls",
-}
-_FAILED = frozenset({"abort", "error", "network_error"})
-
-
-@dataclass(slots=True)
-class ToolCallDelta:
-    """One entry of `delta.tool_calls`; what the provider left out or left blank is None or empty."""
-
-    index: int | None
-    id: str
-    name: str
-    arguments: str
-    signature: str = ""
-
-
-@dataclass(slots=True)
-class Chunk:
-    """What one chunk says, in the order in which it is to be acted on."""
-
-    id: str = ""
-    model: str = ""
-    provider: str = ""
-    reasoning: str = ""
-    encrypted: list[str] = field(default_factory=list[str])
-    text: str = ""
-    tool_calls: list[ToolCallDelta] = field(default_factory=list[ToolCallDelta])
-    tool_result: tuple[str, str] | None = None
-    finish: Finish | None = None
-    usage: Usage | None = None
-    usage_adds: bool = False  # LangChain counts each chunk; everyone else repeats the total so far
-    error: UpstreamError | None = None
 
 
 class ChunkReader:
     """Reads the chunks of one stream; remembers only which choice it follows and what was streamed.
 
     Attributes:
-        ignored_choices: How many choices beside the followed one were passed over.
-        unknown_chunks: How many chunks of a type that nobody knows were skipped.
-        choice_index: The `index` of the choice that is followed; None before the first one.
+        understood: How many chunks said something that is known, if only that the model has begun.
+        unknown: How many chunks of a kind that nobody knows were skipped.
+        first_unknown: The first of them.
     """
 
-    __slots__ = ("_counting", "_details", "_streamed", "choice_index", "ignored_choices", "unknown_chunks")
+    __slots__ = (
+        "_calls_due",
+        "_choice",
+        "_details",
+        "_has_calls",
+        "_langchain",
+        "_streamed",
+        "_tag",
+        "first_unknown",
+        "understood",
+        "unknown",
+    )
 
     def __init__(self) -> None:
-        self.ignored_choices = 0
-        self.unknown_chunks = 0
-        self.choice_index: int | None = None
-        self._counting = False
+        self.understood = 0
+        self.unknown = 0
+        self.first_unknown: object = None
+        self._choice = FollowedChoice()
+        self._langchain = LangChainReader()
+        self._details = _Details()
         self._streamed = False
-        self._details = ""
+        self._tag: _LeadingTag | None = None  # of Gemini's thoughts
+        self._has_calls = False
+        self._calls_due = False  # the answer ended in tool calls, but brought none
 
-    def read(self, chunk: object) -> Chunk | None:
-        """The record of one chunk; None for a heartbeat and for a type that nobody knows."""
+    @property
+    def choice_index(self) -> int | None:
+        """The `index` of the choice that is followed; None before the first one."""
+        return self._choice.index
+
+    @property
+    def ignored_choices(self) -> int:
+        """How many choices beside the followed one were passed over."""
+        return self._choice.ignored
+
+    def read(self, chunk: object) -> Sequence[Chunk]:
+        """The records of one chunk: one, several for what brings whole messages, none for a heartbeat.
+
+        None also for what nobody knows: it is counted in `unknown`.
+        """
         if chunk is None:
-            return None
+            return ()
+        records = self._read(chunk)
+        if records is None:
+            self.unknown += 1
+            self.first_unknown = chunk if self.first_unknown is None else self.first_unknown
+            return ()
+        self.understood += 1
+        return records
+
+    def finish(self) -> Sequence[Chunk]:
+        """What was kept back until the end of the stream."""
+        records = [self._completion(chunk, choice) for chunk, choice in self._choice.finish()]
+        if self._tag and self._tag.held:
+            records.append(Chunk(text=self._tag.held))
+        if calls := self._calls_of_other():
+            records.append(calls)
+        return records
+
+    def _read(self, chunk: object) -> Sequence[Chunk] | None:
         if isinstance(chunk, str):
             self._streamed = True
-            return Chunk(text=chunk)
-        if isinstance(chunk, tuple | list):
-            pair = cast("list[object]", chunk)
-            return self.read(pair[0]) if len(pair) == 2 else self._unknown(pair)
+            return (Chunk(text=chunk),)
         fields = fields_of(chunk)
-        if fields is None or not fields:
-            return self._unknown(chunk)
-        if fields.get("role") == "tool" and (call_id := _text(fields.get("tool_call_id"))):
-            return Chunk(tool_result=(call_id, text_and_reasoning(fields.get("content"))[0]))
-        if "choices" not in fields and isinstance(fields.get("type"), str) and "content" in fields:
-            return _read_message(fields) or self._unknown(chunk)
-        known = "choices" in fields or fields.keys() & {"usage", "error", "object", "delta"}
-        if not known and not _is_flat_error(fields):
-            return self._unknown(chunk)
-        return self._read_completion(fields)
+        if fields and fields.get("object") == "error":
+            return (Chunk(error=read_error(fields)),)
+        if fields and fields.get("role") == "tool" and (call_id := text_of(fields.get("tool_call_id"))):
+            return (Chunk(tool_result=ToolResult(call_id, fields.get("content"))),)
+        if not fields or not ("choices" in fields or _is_completion(fields)):
+            return self._langchain.read(chunk)
+        if "delta" in fields and "choices" not in fields:
+            choice = {"delta": fields["delta"], "finish_reason": fields.get("finish_reason")}
+            return (self._completion(fields, choice),)
+        records = [self._completion(part, choice) for part, choice in self._choice.of(fields)]
+        if fields.get("object") == "chat.completion" and (calls := self._calls_of_other()):
+            records.append(calls)
+        return records
 
-    def _unknown(self, chunk: object) -> None:
-        if not self.unknown_chunks:
-            logger.warning("skipped a chunk of unknown type %s; later ones are skipped silently", type(chunk).__name__)
-        self.unknown_chunks += 1
+    def _calls_of_other(self) -> Chunk | None:
+        """The calls of an answer that was split over two choices."""
+        calls = self._choice.calls_of_other()
+        if not (calls and self._calls_due):
+            return None
+        return self._completion({}, {"delta": {"tool_calls": calls}, "finish_reason": "tool_calls"})
 
-    def _read_completion(self, fields: Fields) -> Chunk:
-        record = Chunk(id=_text(fields.get("id")), model=_text(fields.get("model")))
-        record.provider = _text(fields.get("provider"))
-        choice = self._choose(fields)
+    def _completion(self, fields: Fields, choice: Fields | None) -> Chunk:
+        record = Chunk(id=text_of(fields.get("id")), model=text_of(fields.get("model")))
+        record.provider = text_of(fields.get("provider"))
         usage = fields.get("usage") or (choice and choice.get("usage"))
         if not usage and (groq := fields_of(fields.get("x_groq"))):
             usage = groq.get("usage")
         record.usage = read_usage(usage)
-        record.error = _error(fields) or (_error(choice) if choice else None)
+        record.error = read_error(fields)
         if choice:
+            if error := choice.get("error"):
+                record.error = record.error or read_error({"error": error})
             self._read_choice(choice, record)
         return record
-
-    def _choose(self, fields: Fields) -> Fields | None:
-        """The followed choice of this chunk."""
-        if "delta" in fields and "choices" not in fields:
-            return {"delta": fields["delta"], "finish_reason": fields.get("finish_reason")}
-        offered = fields.get("choices")
-        if not isinstance(offered, list | tuple):
-            return None
-        choices: list[Fields] = [found for item in cast("Iterable[object]", offered) if (found := fields_of(item))]
-        if not choices:
-            return None
-        if len(choices) == 1 and choices[0].get("index") == self.choice_index is not None:
-            return choices[0]
-        by_index = {_index(choice.get("index")) or 0: choice for choice in reversed(choices)}
-        if self.choice_index is None:
-            self.choice_index = min(by_index)
-            self._counting = self.choice_index > 1
-        elif self._counting and len(by_index) == 1 and next(iter(by_index)) > self.choice_index:
-            self.choice_index = next(iter(by_index))
-        self.ignored_choices += len(choices) - (self.choice_index in by_index)
-        return by_index.get(self.choice_index)
 
     def _read_choice(self, choice: Fields, record: Chunk) -> None:
         delta = fields_of(choice.get("delta"))
@@ -177,114 +163,136 @@ class ChunkReader:
             self._streamed = True
         if delta:
             self._read_delta(delta, record)
-        reason = _text(choice.get("finish_reason"))
-        if reason in _FAILED:
+        reason = text_of(choice.get("finish_reason"))
+        record.finish = read_finish(reason)
+        if record.tool_calls:
+            self._has_calls = True
+        if record.finish:
+            self._calls_due = record.finish == "calls" and not self._has_calls
+            self._has_calls = False
+        if record.finish == "failed":
             record.error = record.error or UpstreamError(f"the model's answer ended with finish_reason {reason!r}")
-        elif reason:
-            record.finish = _FINISH.get(reason.lower(), "stop")
 
     def _read_delta(self, delta: Fields, record: Chunk) -> None:
         role = delta.get("role")
         if not role or role == "assistant":
-            record.text, thought = text_and_reasoning(delta.get("content"))
+            text, thought = text_and_reasoning(delta.get("content"))
+            record.reasoning = self._reasoning(delta, record.encrypted) + thought
+            if text:
+                text, flagged = self._gemini_thought(delta, text)
+                record.reasoning += flagged
+            record.text = text
             if isinstance(refusal := delta.get("refusal"), str):
                 record.text += refusal
-            record.reasoning = self._reasoning(delta, record.encrypted) + thought
-        elif role == "tool" and (call_id := _text(delta.get("tool_call_id"))):
-            record.tool_result = call_id, text_and_reasoning(delta.get("content"))[0]
+        elif role == "tool" and (call_id := text_of(delta.get("tool_call_id"))):
+            record.tool_result = ToolResult(call_id, delta.get("content"))
         if isinstance(calls := delta.get("tool_calls"), list | tuple):
             for entry in cast("Iterable[object]", calls):
                 if call := fields_of(entry):
                     record.tool_calls.append(_tool_call(call))
         if function := fields_of(delta.get("function_call")):
             record.tool_calls.append(
-                ToolCallDelta(None, "", _text(function.get("name")), _arguments(function.get("arguments")))
+                ToolCallDelta(None, "", text_of(function.get("name")), arguments_of(function.get("arguments")))
             )
+
+    def _gemini_thought(self, delta: Fields, text: str) -> tuple[str, str]:
+        """The content as answer text and as a thought: Gemini flags thoughts, which then stand in `<thought>` tags."""
+        google = fields_of((fields_of(delta.get("extra_content")) or {}).get("google"))
+        if google and google.get("thought") is True:
+            if self._tag is None or self._tag.tag != _OPENING:
+                self._tag = _LeadingTag(_OPENING)
+            return "", self._tag.strip(text)
+        if self._tag is None:
+            return text, ""
+        if self._tag.tag == _OPENING:
+            self._tag = _LeadingTag(_CLOSING)
+        return self._tag.strip(text), ""
 
     def _reasoning(self, delta: Fields, encrypted: list[str]) -> str:
         """The delta's thought: as a string if any spelling holds one, else from the structured fields."""
         details = ""
-        for key in ("reasoning_details", "thinking_blocks"):
-            if not details and isinstance(entries := delta.get(key), list | tuple):
-                for item in cast("Iterable[object]", entries):
-                    if entry := fields_of(item):
-                        details += _first_text(entry, "text", "summary", "thinking", "content")
-                        if value := _first_text(entry, "signature") or _first_text(entry, "data"):
-                            encrypted.append(value)
-        if said := _first_text(delta, "reasoning_content", "reasoning"):
-            return said
-        if details and len(self._details) >= _SNAPSHOT_MIN and details.startswith(self._details):
-            details, self._details = details[len(self._details) :], details
+        for key in ("reasoning_details", "thinking_blocks", "thinking", "reasoning"):
+            entries = delta.get(key)
+            if isinstance(entries, Mapping):
+                entries = (cast("Fields", entries),)
+            if not details and isinstance(entries, list | tuple):
+                details = self._details.read(cast("Iterable[object]", entries), encrypted)
+        encrypted.extend(_opaque(delta))
+        return first_text(delta, "reasoning_content", "reasoning", "reasoning_text", "thinking", "thought") or details
+
+
+_OPENING, _CLOSING = "<thought>", "</thought>"
+
+
+class _LeadingTag:
+    """Takes a tag away from the beginning of a text that comes in pieces.
+
+    Attributes:
+        tag: The tag.
+        held: What may be the beginning of it.
+    """
+
+    __slots__ = ("_decided", "held", "tag")
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+        self.held = ""
+        self._decided = False
+
+    def strip(self, text: str) -> str:
+        """The piece without what belongs to the tag."""
+        if self._decided:
+            return text
+        text = self.held + text
+        if len(text) < len(self.tag) and self.tag.startswith(text):
+            self.held = text
+            return ""
+        self.held = ""
+        self._decided = True
+        return text.removeprefix(self.tag)
+
+
+class _Details:
+    """Structured reasoning: `reasoning_details` (increments, or snapshots that grow), `thinking_blocks`."""
+
+    __slots__ = ("_index", "_so_far")
+
+    def __init__(self) -> None:
+        self._so_far = ""
+        self._index: int | None = None
+
+    def read(self, entries: Iterable[object], encrypted: list[str]) -> str:
+        """The new text of these entries; their signatures are added to `encrypted`."""
+        text = ""
+        for item in entries:
+            if not (entry := fields_of(item)):
+                continue
+            said = first_text(entry, "text", "summary", "thinking", "content")
+            if value := first_text(entry, "signature") or first_text(entry, "data"):
+                encrypted.append(value)
+            index = index_of(entry.get("index"))
+            if said and index is not None:
+                if self._index is not None and index != self._index and (text or self._so_far):
+                    text += "\n\n"  # a part of another index is a paragraph of its own (pydantic/pydantic-ai#4522)
+                self._index = index
+            text += said
+        if text and len(self._so_far) >= _SNAPSHOT_MIN and text.startswith(self._so_far):
+            text, self._so_far = text[len(self._so_far) :], text
         else:
-            self._details += details
-        return details
+            self._so_far += text
+        return text
 
 
-def text_and_reasoning(content: object) -> tuple[str, str]:
-    """The answer text and the thought in a `content`: a string, a number, or a list of typed parts."""
-    if isinstance(content, str):
-        return content, ""
-    if isinstance(content, bool) or content is None:
-        return "", ""
-    if isinstance(content, int | float):
-        return str(content), ""
-    text: list[str] = []
-    thought: list[str] = []
-    for item in cast("Iterable[object]", content) if isinstance(content, list | tuple) else (content,):
-        if isinstance(item, str):
-            text.append(item)
-        elif part := fields_of(item):
-            if part.get("type") in ("thinking", "reasoning"):
-                thought.append(_nested_text(part))
-            elif part.get("type") in ("text", "output_text", "refusal", None):
-                text.append(_first_text(part, "text", "refusal"))
-    return "".join(text), "".join(thought)
-
-
-def _nested_text(part: Fields) -> str:
-    for key in ("thinking", "reasoning", "text", "summary", "content"):
-        value = part.get(key)
-        if isinstance(value, list | tuple):
-            entries = [fields_of(entry) or {"text": entry} for entry in cast("Iterable[object]", value)]
-            return "".join(_first_text(entry, "text", "thinking", "summary") for entry in entries)
-        if isinstance(value, str) and value:
-            return value
-    return ""
-
-
-def _read_message(message: Fields) -> Chunk | None:
-    """A LangChain message: `AIMessageChunk` (deltas), `AIMessage` (whole) or `ToolMessage` (a result)."""
-    kind = message["type"]
-    record = Chunk(id=_text(message.get("id")))
-    if kind == "tool":
-        if call_id := _text(message.get("tool_call_id")):
-            record.tool_result = call_id, text_and_reasoning(message["content"])[0]
-        return record
-    if kind in ("human", "system"):
-        return record
-    if kind not in ("ai", "AIMessageChunk"):
-        return None
-    metadata = fields_of(message.get("response_metadata")) or {}
-    record.model = _first_text(metadata, "model_name", "model")
-    record.provider = _text(metadata.get("model_provider"))
-    record.text, record.reasoning = text_and_reasoning(message["content"])
-    more = fields_of(message.get("additional_kwargs")) or {}
-    record.reasoning += _first_text(more, "reasoning_content", "reasoning")
-    for item in cast("Iterable[object]", message.get("tool_call_chunks") or message.get("tool_calls") or ()):
-        if call := fields_of(item):
-            record.tool_calls.append(
-                ToolCallDelta(
-                    _index(call.get("index")),
-                    _text(call.get("id")),
-                    _text(call.get("name")),
-                    _arguments(call.get("args")),
-                )
-            )
-    if reason := _first_text(metadata, "finish_reason", "stop_reason"):
-        record.finish = _FINISH.get(reason.lower(), "stop")
-    record.usage = read_usage(message.get("usage_metadata"))
-    record.usage_adds = True
-    return record
+def _opaque(delta: Fields) -> Iterable[str]:
+    """Encrypted reasoning that stands in the delta itself: GitHub Copilot, the Responses API, Gemini, LiteLLM."""
+    if value := first_text(delta, "reasoning_opaque", "encrypted_content", "reasoning_signature"):
+        yield value
+    google = fields_of((fields_of(delta.get("extra_content")) or {}).get("google"))
+    specific = fields_of(delta.get("provider_specific_fields")) or {}
+    if value := first_text(google or {}, "thought_signature") or first_text(specific, "thought_signature"):
+        yield value
+    elif isinstance(values := specific.get("thought_signatures"), list | tuple):
+        yield from (value for value in cast("Iterable[object]", values) if isinstance(value, str) and value)
 
 
 def _tool_call(call: Fields) -> ToolCallDelta:
@@ -293,11 +301,12 @@ def _tool_call(call: Fields) -> ToolCallDelta:
     if arguments is None and "input" in function:
         arguments = function["input"]
     return ToolCallDelta(
-        _index(call.get("index")),
+        index_of(call.get("index")),
         _call_id(call.get("id")) or _call_id(function.get("id")),
-        _text(function.get("name")),
-        _arguments(arguments),
+        text_of(function.get("name")),
+        arguments_of(arguments),
         _signature(call, function),
+        custom="custom" in call and "function" not in call,
     )
 
 
@@ -310,92 +319,21 @@ def _signature(call: Fields, function: Fields) -> str:
         function.get("provider_specific_fields"),
     ):
         if holder and (fields := fields_of(holder)) and "thought_signature" in fields:
-            return _text(fields["thought_signature"])
+            return text_of(fields["thought_signature"])
     return ""
 
 
 def _call_id(value: object) -> str:
-    call_id = _text(value)
+    call_id = text_of(value)
     return "" if call_id == "null" else call_id  # mistralai's SDK fills in the word
 
 
-def _is_flat_error(fields: Fields) -> bool:
-    return isinstance(fields.get("message"), str) and bool(fields.keys() & {"code", "type"})
-
-
-def _error(fields: Fields) -> UpstreamError | None:
-    error = fields.get("error")
-    if not error:
-        if fields.get("object") == "error" or (
-            "choices" not in fields and "delta" not in fields and _is_flat_error(fields)
-        ):
-            error = fields
-        else:
-            return None
-    if isinstance(error, str):
-        return UpstreamError(error)
-    details = fields_of(error) or {}
-    message = _first_text(details, "message", "msg", "detail")
-    if not message:
-        code = details.get("code") or details.get("type")
-        message = (
-            f"the upstream reported an error ({code})" if code else "the upstream reported an error without a message"
-        )
-    return UpstreamError(message)
-
-
-def _text(value: object) -> str:
-    """A non-blank string, or empty; some providers send ids as numbers."""
-    if isinstance(value, str):
-        return "" if value.isspace() else value
-    if value is None:
-        return ""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    inner = getattr(value, "value", None)  # an enum of NAT's
-    return inner if isinstance(inner, str) else ""
-
-
-def _first_text(fields: Fields, *keys: str) -> str:
-    for key in keys:
-        if isinstance(value := fields.get(key), str) and value:
-            return value
-    return ""
-
-
-def _index(value: object) -> int | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return value
-    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < _LONG_NUMBER else None
-
-
-def _arguments(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    try:
-        return "" if value is None else json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return json_text(value)
-
-
-def json_text(value: object) -> str:
-    """A tool's input or output as text: a string as it is, anything else as strict JSON.
-
-    NaN becomes null, bytes base64, sets lists, dates ISO 8601, models their fields, what nobody knows its `str()`.
-    """
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    try:
-        return to_json(
-            value, inf_nan_mode="null", bytes_mode="base64", serialize_unknown=True, by_alias=True, fallback=str
-        ).decode()
-    except ValueError:
-        pass
-    try:
-        return json.dumps(value, default=str, skipkeys=True)  # lone surrogates: escaped here, replaced by the ledger
-    except (ValueError, RecursionError):
-        return json.dumps(str(value))  # it contains itself
+def _is_completion(fields: Fields) -> bool:
+    """A chunk without choices: of usage, an error or nothing but its own description; or the bare delta of one."""
+    if looks_like_error(fields) or "error" in fields:
+        return True
+    # Events of other APIs have these fields, too, and a type.
+    if "type" not in fields and any(fields_of(fields.get(name)) is not None for name in ("usage", "delta")):
+        return True
+    kind = fields.get("object")
+    return isinstance(kind, str) and kind.startswith("chat.completion") and fields.keys() <= _DESCRIPTION

@@ -46,7 +46,11 @@ class UpstreamError(DragentStreamError):
 
 
 class AnswerError(UpstreamError):
-    """What came is no complete answer; the text is ours and holds nothing of the user's."""
+    """What came is no complete answer; the text is ours and holds nothing of the user's.
+
+    Its code is `EMPTY_ANSWER` (nothing was said), `UNKNOWN_CHUNKS` (nothing was understood), `INCOMPLETE_TOOL_CALL` (a
+    call's arguments are no JSON), `length` or `content_filter` (the model's own word), or `STREAM_ERROR` (it was cut off).
+    """
 
 
 class TraceFormatError(DragentStreamError):

@@ -38,10 +38,13 @@ from ag_ui.core import (
 
 from dragent_stream.unvalidated import unvalidated
 
-__all__ = ["PROTOCOL_VERSION", "EventWriter", "ModelEvents", "WireEvents"]
+__all__ = ["PROTOCOL_VERSION", "RESULT_PARTS", "EventWriter", "ModelEvents", "WireEvents"]
 
 PROTOCOL_VERSION = "1.0"
 """The protocol version that RUN_STARTED states: the producer's own, never an echo (spec 1.0, RUN_STARTED)."""
+
+RESULT_PARTS = ToolCallResultEvent.model_fields["content"].annotation is not str
+"""Whether results may be content parts: ag-ui-protocol 1.0; before it they are text."""
 
 E = TypeVar("E")
 Json = Mapping[str, Any]
@@ -135,8 +138,8 @@ class EventWriter(ABC, Generic[E]):
         """TOOL_CALL_END: the arguments are complete."""
         return self._event(ToolCallEndEvent, type="TOOL_CALL_END", toolCallId=call_id)
 
-    def call_result(self, message_id: str, call_id: str, content: str) -> E:
-        """TOOL_CALL_RESULT; `message_id` is the id of the tool message, never that of the call."""
+    def call_result(self, message_id: str, call_id: str, content: str | list[Any]) -> E:
+        """TOOL_CALL_RESULT, its content a text or content parts; `message_id` is the id of the tool message, never that of the call."""
         return self._event(
             ToolCallResultEvent,
             type="TOOL_CALL_RESULT",

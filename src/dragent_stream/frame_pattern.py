@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from pydantic_core import from_json
 
-from dragent_stream.plain_chunks import NO_CHOICE, Glance, Writers
+from dragent_stream.plain_chunks import NO_CHOICE, Glance, UndecidedError, Writers
 from dragent_stream.well_formed import well_formed
 
 __all__ = ["FramePatterns"]
@@ -127,7 +127,10 @@ class FramePatterns:
             stop = end if expected else pattern.end(text, end)
             if stop < 0 or not delta or not (delta.isascii() or well_formed(delta) is delta):
                 break
-            add(write(delta))
+            try:
+                add(write(delta))
+            except UndecidedError:
+                break
             last = pattern
             if expected:
                 begin = end + last.on_size

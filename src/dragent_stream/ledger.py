@@ -3,14 +3,15 @@
 ```
 run    NEW ──start_run──▶ RUNNING ──finish_run / fail_run / cancel_run──▶ ENDED   (nothing is written after ENDED)
 turn   reasoning? text? calls*  ──finish reason / a step / text after complete calls / the end──▶ over; the next one begins
-       with the next content
+       with the next content; LangChain messages are turns of their own, and several may be open at once
 call   HELD ──name and arguments known (frontend tools: all of them; never at `{}`)──▶ OPEN ──end of turn──▶ ENDED ──▶ answered
+       OPEN ──end of turn, arguments that are no JSON──▶ stays OPEN, and the run ends as RUN_ERROR
 ```
 
 Order inside a turn: reasoning closes when text or a call begins; text closes when the first call opens; text between
-argument fragments opens a message of its own; calls end at the end of the turn; a RESULT follows its END. At a failure
-what is open is closed, except a call whose arguments are incomplete: its END would make clients execute it
-(CopilotKit runs a call that has no result, whatever comes after it).
+argument fragments opens a message of its own; calls end at the end of the turn; a RESULT follows its END. A call whose
+arguments are incomplete is never ended, whatever the label of its end: END would make clients execute it (CopilotKit
+runs a call that has no result, whatever comes after it).
 
 Every message has a fresh id: clients find messages by id alone and append to whatever has it. A call keeps the
 provider's id unless the thread used it before. The calls of a turn share a parent, the id of the turn's message.
@@ -18,81 +19,35 @@ provider's id unless the thread used it before. The calls of a turn share a pare
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Generic, Literal, TypeVar, cast
+from json.encoder import encode_basestring_ascii as quote
+from typing import Any, Final, Generic, Literal, cast
 
-from dragent_stream.chunks import Finish, ToolCallDelta
-from dragent_stream.events import EventWriter, ModelEvents
+from ag_ui.core import BaseEvent
+from typing_extensions import TypeVar
+
+from dragent_stream.chunk_record import ToolCallDelta
+from dragent_stream.errors import AnswerError
+from dragent_stream.events import RESULT_PARTS, EventWriter, ModelEvents
+from dragent_stream.finish_reasons import Finish
 from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
 from dragent_stream.plain_chunks import TEXT, THOUGHT, Writers
-from dragent_stream.tool_calls import CallState, ToolCall, TurnCalls
+from dragent_stream.snapshots import GrowingText
+from dragent_stream.tool_calls import CallState, ToolCall
+from dragent_stream.turn import OpenMessage, Place, Turn, opening_writer
 from dragent_stream.usage import UsageTotals
 from dragent_stream.well_formed import well_formed
 
-__all__ = ["OpenMessage", "RunLedger"]
+__all__ = ["RunLedger"]
 
-E = TypeVar("E")
+logger = logging.getLogger("dragent_stream")
+
+E = TypeVar("E", default=BaseEvent)
 
 _REPLACEMENT = "\ufffd"
-
-
-class OpenMessage(Generic[E]):
-    """A started text, reasoning message or call, and what writes its deltas.
-
-    Attributes:
-        id: The id on the wire.
-        high: The first half of a surrogate pair whose second half has not come yet.
-    """
-
-    __slots__ = ("high", "id", "reasoning", "write")
-
-    def __init__(self, message_id: str, write: Callable[[str], E], *, reasoning: bool = False) -> None:
-        self.id = message_id
-        self.write = write
-        self.reasoning = reasoning
-        self.high = ""
-
-
-class _Turn(Generic[E]):
-    """One answer of the model."""
-
-    __slots__ = (
-        "_resolver",
-        "announced",
-        "encrypted",
-        "finish_id",
-        "message_id",
-        "over",
-        "owner",
-        "reasoning",
-        "stopped",
-        "text",
-    )
-
-    def __init__(self, message_id: str) -> None:
-        self.message_id = message_id
-        self.announced = False  # a text message has taken message_id
-        self.text: OpenMessage[E] | None = None
-        self.reasoning: OpenMessage[E] | None = None
-        self.encrypted: tuple[str, ...] = ()  # waits for something to belong to
-        self.owner: tuple[Literal["message", "tool-call"], str] | None = None  # of encrypted reasoning
-        self._resolver: TurnCalls | None = None
-        self.over = False
-        # "stop" may come on every chunk (BerriAI/litellm#2195): the turn goes on if the same answer does.
-        self.stopped = False
-        self.finish_id = ""
-
-    @property
-    def resolver(self) -> TurnCalls:
-        """Says to which call a delta belongs."""
-        if self._resolver is None:
-            self._resolver = TurnCalls()
-        return self._resolver
-
-    @property
-    def calls(self) -> Sequence[ToolCall]:
-        """The turn's calls, in the order in which they were announced."""
-        return self._resolver.calls if self._resolver else ()
+_CHAT: Final = Place()
+_UNMATCHED_RESULT = "dragent_stream.tool_result"  # CUSTOM for a result whose call cannot have one
 
 
 class _Fragments(Generic[E]):
@@ -124,9 +79,13 @@ class RunLedger(Generic[E]):
         run_id: The run's id; a fresh one where empty.
         protocol_version: What the client's request stated, e.g. "1.0"; None for clients before 1.0.
         used_call_ids: Tool-call ids that the thread's history holds; a call that brings one gets a fresh id.
+        unanswered_call_ids: Those among them that have no result yet; a result for one may come in this run.
 
     Attributes:
         finished: A terminal event was written; nothing is written after it.
+        heard: The run has shown a text, a thought or a call.
+        ended_well: The model has said "stop", so an answer without a word is one.
+        silence: The failure that the run ends with if it has shown nothing; None where nothing is expected.
         exact_results: Results come from `tool_result` alone; the steps' ends give none.
         hot: What may go on without a decision: the text or the thought of a turn that has no call yet, open calls by
             their index. Whatever may change what comes next empties it.
@@ -137,27 +96,35 @@ class RunLedger(Generic[E]):
     """
 
     __slots__ = (
+        "_answered_ids",
         "_calls",
         "_chunks_over",
+        "_cut_call",
         "_events",
         "_new_id",
+        "_open_turns",
         "_out",
+        "_place",
         "_side",
         "_speaks_1_0",
         "_started",
         "_steps",
         "_turn",
+        "_unanswered",
         "_usage",
         "_used_call_ids",
         "_workflow_over",
         "chunk_id",
         "chunks_seen",
         "dropped",
+        "ended_well",
         "exact_results",
         "finished",
+        "heard",
         "hot",
         "options",
         "run_id",
+        "silence",
         "steps_seen",
         "thread_id",
     )
@@ -171,11 +138,15 @@ class RunLedger(Generic[E]):
         run_id: str = "",
         protocol_version: str | None = None,
         used_call_ids: Iterable[str] = (),
+        unanswered_call_ids: Iterable[str] = (),
     ) -> None:
         self.options = options or DEFAULT_OPTIONS
         self.thread_id = well_formed(thread_id)
         self.run_id = well_formed(run_id)
         self.finished = False
+        self.heard = False
+        self.ended_well = False
+        self.silence: AnswerError | None = None
         self.exact_results = False
         self.hot: Writers[E] = {}
         self.chunk_id = ""
@@ -187,11 +158,16 @@ class RunLedger(Generic[E]):
         self._new_id = self.options.new_id
         self._speaks_1_0 = _at_least_1_0(protocol_version)
         self._out: list[E] = []
-        self._turn: _Turn[E] | None = None
+        self._turn: Turn[E] | None = None
+        self._place = _CHAT
+        self._open_turns: dict[str, Turn[E]] | None = None  # of LangChain messages, by their id
+        self._cut_call: ToolCall | None = None  # the first one whose arguments are no JSON, and which was not ended
         self._side: tuple[OpenMessage[E], ...] = ()  # messages of the step path
         self._steps: tuple[str, ...] = ()
         self._calls: list[ToolCall] = []  # shown or announced, and not answered yet
         self._used_call_ids = set(used_call_ids) or None
+        self._unanswered = frozenset(unanswered_call_ids)
+        self._answered_ids: set[str] | None = None
         self._started = False
         self._chunks_over = False
         self._workflow_over = False
@@ -224,10 +200,15 @@ class RunLedger(Generic[E]):
         return self.drain()
 
     def finish_run(self) -> list[E]:
-        """Close everything and write RUN_FINISHED; nothing if the run has ended."""
+        """Close everything and write RUN_FINISHED; nothing if the run has ended.
+
+        RUN_ERROR instead where a call's arguments are no JSON, and where nothing was said although something should be.
+        """
         if self.finished:
             return self.drain()
         self.close()
+        if failure := self._failure():
+            return self.fail_run(str(failure), failure.code)
         outcome: dict[str, Any] = {"type": "success"}
         pending = [call.wire_id for call in self._calls if call.frontend and call.state is CallState.ENDED]
         if pending and self._speaks_1_0:
@@ -237,6 +218,14 @@ class RunLedger(Generic[E]):
         )
         self._end()
         return self.drain()
+
+    def _failure(self) -> AnswerError | None:
+        """Why this run is no success, although nobody said that it failed."""
+        if self._cut_call:
+            name = well_formed(self._cut_call.name)
+            text = f"the arguments of the call of {name!r} are no complete JSON, so it was not ended"
+            return AnswerError(text, "INCOMPLETE_TOOL_CALL")
+        return None if self.heard else self.silence
 
     def fail_run(self, message: str, code: str = "STREAM_ERROR") -> list[E]:
         """Close what may be closed and write RUN_ERROR; nothing if the run has ended."""
@@ -255,8 +244,8 @@ class RunLedger(Generic[E]):
         """
         if self.finished:
             return self.drain()
-        turn = self._turn
-        in_order = turn is None or turn.over or all(call.complete for call in turn.calls)
+        turns = self._all_turns()
+        in_order = not self._cut_call and all(turn.over or all(call.is_json for call in turn.calls) for turn in turns)
         if not (self._speaks_1_0 and in_order):
             return self.fail_run("the run was stopped", "abort")
         self.close()
@@ -271,7 +260,7 @@ class RunLedger(Generic[E]):
     def chunks_ended(self) -> None:
         """The chunk path is at its end; a workflow that ended before it ends the run now."""
         self._chunks_over = True
-        if self._workflow_over:
+        if self._cut_call or (self.silence and not self.heard and not self.steps_seen) or self._workflow_over:
             self.keep(self.finish_run())
 
     def workflow_ended(self) -> None:
@@ -282,10 +271,11 @@ class RunLedger(Generic[E]):
 
     def close(self) -> None:
         """Close everything that is open, in order, and answer the calls that the run went past."""
-        self.end_turn()
+        self.end_turns()
         for message in self._side:
             self.close_message(message)
         self._go_past(self._calls)
+        self._show_unmatched()
         self._close_steps()
 
     def _end(self) -> None:
@@ -293,20 +283,80 @@ class RunLedger(Generic[E]):
         self.hot.clear()
 
     def _close_for_error(self) -> None:
-        turn = self._turn
-        if turn and not turn.over:
-            self._close_speech(turn)
-            self._show_leftover(turn)
-            self._show_announced(turn)
-            for call in turn.calls:
-                if call.complete:
-                    self._end_call(call)
-            turn.over = True
+        for turn in self._all_turns():
+            if not turn.over:
+                self._close_turn(turn)
         for message in self._side:
             self.close_message(message)
+        self._show_unmatched()
         self._close_steps()
 
+    def _all_turns(self) -> Iterable[Turn[E]]:
+        """The turns that may be open, oldest first."""
+        turns = list(self._open_turns.values()) if self._open_turns else []
+        if self._turn and self._turn not in turns:
+            turns.append(self._turn)
+        return turns
+
+    def _show_unmatched(self) -> None:
+        """Show results that wait for the END of a call that cannot be ended."""
+        for call in self._calls:
+            if call.held_result is not None and not self.finished:
+                self._unmatched_result(call.wire_id or call.provider_id, call.held_result)
+                call.held_result = None
+
     # The turn.
+
+    def enter(self, place: Place) -> None:
+        """What follows belongs to this LangChain message, or to the chat chunks where the place has none.
+
+        A message stays open until it says that it is over, or its graph is a step further: parallel nodes take turns.
+        """
+        turn = self._turn
+        if place.message == (turn or self).place.message:
+            return
+        self.hot.clear()
+        turns = self._open_turns = self._open_turns or {}
+        for earlier in list(turns.values()):
+            if place.is_after(earlier.place):
+                self._end_turn(earlier)
+        self._place = place
+        self._turn = turns.get(place.message)
+        if self._turn is None and turn and not turn.place.message:
+            self._end_turn(turn)
+
+    def is_open(self, message: str) -> bool:
+        """A turn of this LangChain message is open."""
+        return bool(self._open_turns) and message in self._open_turns
+
+    @property
+    def place(self) -> Place:
+        """Where what comes next belongs to."""
+        return self._place
+
+    def new_text(self, delta: str, *, repeats: bool = False) -> str:
+        """What is new in a delta of the answer text: providers may send all of it again.
+
+        Args:
+            delta: As the provider sent it.
+            repeats: It stands where some repeat the whole text: beside a call, or beside the reason why they stop.
+        """
+        turn = self._turn
+        if repeats and turn and not turn.over and turn.said.is_repeated_by(delta):
+            return ""
+        return self._speaking_turn(text=True).said.take(delta) if delta and not self.finished else ""
+
+    def new_thought(self, delta: str) -> str:
+        """What is new in a delta of a thought."""
+        return self._speaking_turn().thought.take(delta) if delta and not self.finished else ""
+
+    def released_text(self) -> str:
+        """What a delta that may have been a snapshot adds, as something else follows it."""
+        return self._turn.said.release() if self._turn and not self._turn.over else ""
+
+    def _release_thought(self, turn: Turn[E]) -> None:
+        if turn.thought.held and turn.reasoning:
+            self.write(turn.reasoning, turn.thought.release())
 
     def text(self, delta: str) -> None:
         """Answer text of the model."""
@@ -322,7 +372,7 @@ class RunLedger(Generic[E]):
             message = turn.text = self.open_text(turn.message_id if own else self._new_id())
             self._own_encrypted(turn, "message", message.id)
         self.write(message, delta)
-        self._hold_only(turn, (TEXT,), message)
+        self._hold_only(turn, (TEXT,), message, turn.said)
 
     def reasoning(self, delta: str) -> None:
         """A thought of the model. Open text stays open: one answer is one message."""
@@ -334,24 +384,31 @@ class RunLedger(Generic[E]):
             turn.owner = None  # a thought is the best owner
             self._own_encrypted(turn, "message", turn.reasoning.id)
         self.write(turn.reasoning, delta)
-        self._hold_only(turn, THOUGHT, turn.reasoning)
+        self._hold_only(turn, THOUGHT, turn.reasoning, turn.thought)
 
-    def _hold_only(self, turn: _Turn[E], kinds: Iterable[str], message: OpenMessage[E]) -> None:
+    def _hold_only(self, turn: Turn[E], kinds: Sequence[str], message: OpenMessage[E], so_far: GrowingText) -> None:
         """Let this message go on without a decision, and nothing else."""
         self.hot.clear()
-        if not (turn.calls or message.high):
-            self.hot.update(dict.fromkeys(kinds, message.write))
+        if not (turn.calls or message.high or turn.said.pending or turn.thought.pending):
+            write = opening_writer(so_far, message.write, self.hot, kinds) if so_far.watching else message.write
+            self.hot.update(dict.fromkeys(kinds, write))
 
     def encrypted(self, value: str) -> None:
         """Encrypted reasoning; it belongs to the turn's thought, else to its first text or call, which may yet come."""
         if self.finished:
             return
-        turn = self._calling_turn()
-        turn.encrypted += (well_formed(value),)
+        turn = self._turn
+        if turn is None or turn.over or turn.stopped:
+            turn = self._next_turn()
+        value = well_formed(value)
+        if value in turn.encrypted_before:
+            return  # repeated with every delta
+        turn.encrypted_before += (value,)
+        turn.encrypted += (value,)
         if turn.owner:
             self._own_encrypted(turn, *turn.owner)
 
-    def _own_encrypted(self, turn: _Turn[E], kind: Literal["message", "tool-call"], entity: str) -> None:
+    def _own_encrypted(self, turn: Turn[E], kind: Literal["message", "tool-call"], entity: str) -> None:
         turn.owner = turn.owner or (kind, entity)
         for value in turn.encrypted:
             self._out.append(self._events.encrypted_value(*turn.owner, value))
@@ -361,7 +418,7 @@ class RunLedger(Generic[E]):
         """One tool-call delta of the model."""
         if self.finished:
             return
-        turn = self._calling_turn()
+        turn = self._calling_turn(delta)
         known = len(turn.calls)
         dropped = turn.resolver.dropped
         placed = turn.resolver.place(delta)
@@ -372,65 +429,108 @@ class RunLedger(Generic[E]):
         if len(turn.calls) > known:
             self.hot.clear()
             self._show_announced(turn, before=call)
-            self._calls.append(call)
+            self._announce(turn, call)
             if taken := turn.resolver.taken(call):
                 self._end_call(taken)
         self._take(call, text)
         self._hold_call(turn, call)
 
-    def _hold_call(self, turn: _Turn[E], call: ToolCall) -> None:
+    def _announce(self, turn: Turn[E], call: ToolCall) -> None:
+        call.turn = turn
+        turn.unshown.append(call)
+        self._calls.append(call)
+
+    def _hold_call(self, turn: Turn[E], call: ToolCall) -> None:
         """Let this call go on without a decision as long as its arguments are open."""
         index, writer, hot = call.index, call.writer, self.hot
         if index is None or turn.resolver.by_index.get(index) is not call or call.state is not CallState.OPEN:
             return
-        if call.closed or call.held_result is not None or writer.high:
+        # The second fragment shows whether each repeats the arguments so far.
+        decides = len(call.parts) < 2 or call.growing or call.held or call.custom
+        if decides or call.closed or call.held_result is not None or writer.high:
             hot.pop(index, None)
         elif index not in hot:
             hot[index] = _Fragments(call, index, hot).write
 
     def finish_answer(self, reason: Finish) -> None:
-        """The model said why it stopped."""
+        """The model said why it stopped.
+
+        What is complete is ended. The rest waits: some providers say so with every chunk, and the answer goes on
+        (BerriAI/litellm#31634).
+        """
         turn = self._turn
+        if self.finished:
+            return
         if reason == "content_filter":
             self.keep(self.fail_run("the model's answer was stopped by a content filter", reason))
-        elif turn is None or turn.over or self.finished:
-            return
-        elif reason == "length" and not all(call.complete for call in turn.calls):
-            self.keep(self.fail_run("the model reached its length limit inside the arguments of a tool call", reason))
+        elif reason == "length":
+            self._reached_length(turn)
         elif reason == "stop":
-            self._close_reasoning(turn)
-            self._show_announced(turn)
-            for call in turn.calls:
-                if call.complete or call.blank:
-                    self._end_call(call)
-            turn.stopped, turn.finish_id = True, self.chunk_id
-            self.hot.clear()
-        else:
-            self.end_turn()
+            self.ended_well = True
+        if turn is None or turn.over or self.finished:
+            return
+        self._close_reasoning(turn)
+        self._show_announced(turn)
+        for call in turn.calls:
+            if call.closed:
+                self._end_call(call)
+        turn.stopped, turn.finish_id = True, self.chunk_id
+        self.hot.clear()
+
+    def _reached_length(self, turn: Turn[E] | None) -> None:
+        limit = "the model reached its length limit"
+        if turn is None or (turn.over and self.chunk_id != turn.finish_id):
+            self.keep(self.fail_run(f"{limit} before it said anything", "length"))
+        elif not turn.over and not all(call.is_json for call in turn.calls):
+            self.keep(self.fail_run(f"{limit} inside the arguments of a tool call", "length"))
+        elif not turn.over and not turn.announced and not turn.calls:
+            self.keep(self.fail_run(f"{limit} before it answered", "length"))
 
     def end_turn(self) -> None:
         """The model's answer is over: close its messages and end its calls."""
-        turn = self._turn
-        if turn is None or turn.over:
+        if self._turn is not None:
+            self._end_turn(self._turn)
+
+    def end_turns(self) -> None:
+        """Every answer is over, also those of messages that were open beside the last one."""
+        for turn in self._all_turns():
+            self._end_turn(turn)
+
+    def _end_turn(self, turn: Turn[E]) -> None:
+        if turn.over:
             return
         self.hot.clear()
+        self._close_turn(turn)
+        self._cut_call = self._cut_call or next(
+            (call for call in turn.calls if call.state is not CallState.ENDED), None
+        )
+
+    def _close_turn(self, turn: Turn[E]) -> None:
+        """Close its messages, and end its calls where their arguments are JSON."""
         self._close_speech(turn)
         self._show_leftover(turn)
         self._show_announced(turn)
         for call in turn.calls:
             self._end_call(call)
         turn.over = True
+        if self._open_turns:
+            self._open_turns.pop(turn.place.message, None)
 
-    def _next_turn(self) -> _Turn[E]:
+    def _next_turn(self) -> Turn[E]:
         self.end_turn()
-        if self._usage:
-            self._usage.call_ended()
-        self._go_past([call for call in self._calls if not call.running])
-        turn: _Turn[E] = _Turn(self._new_id())
+        place = self._place
+        if not place.message:
+            if self._usage:
+                self._usage.call_ended()
+            self._go_past_earlier()
+        turn: Turn[E] = Turn(self._new_id(), place)
+        if place.message:
+            self._open_turns = self._open_turns or {}
+            self._open_turns[place.message] = turn
         self._turn = turn
         return turn
 
-    def _speaking_turn(self, *, text: bool = False) -> _Turn[E]:
+    def _speaking_turn(self, *, text: bool = False) -> Turn[E]:
         """The turn that text or a thought belongs to; it follows complete calls in a new turn."""
         turn = self._turn
         if turn is None or turn.over:
@@ -440,17 +540,17 @@ class RunLedger(Generic[E]):
                 return self._next_turn()
             turn.stopped = False
         if turn.calls:
-            if all(call.complete for call in turn.calls):
+            if turn.calls_complete:
                 return self._next_turn()
             self._show_announced(turn)
         return turn
 
-    def _calling_turn(self) -> _Turn[E]:
+    def _calling_turn(self, delta: ToolCallDelta) -> Turn[E]:
         turn = self._turn
         if turn is None or turn.over:
             return self._next_turn()
         if turn.stopped:
-            if self.chunk_id != turn.finish_id:
+            if self.chunk_id != turn.finish_id or (turn.calls and not turn.resolver.continues(delta)):
                 return self._next_turn()
             turn.stopped = False
         return turn
@@ -459,12 +559,14 @@ class RunLedger(Generic[E]):
 
     def open_text(self, message_id: str) -> OpenMessage[E]:
         """Start a text message."""
+        self.heard = True
         self._out.append(self._events.text_start(message_id))
         return OpenMessage(message_id, self._events.text_writer(message_id))
 
     def open_reasoning(self) -> OpenMessage[E]:
         """Start a reasoning span with its message, under a fresh id."""
         message_id = self._new_id()
+        self.heard = True
         self._out.extend(self._events.reasoning_start(message_id))
         return OpenMessage(message_id, self._events.reasoning_writer(message_id), reasoning=True)
 
@@ -502,14 +604,17 @@ class RunLedger(Generic[E]):
         else:
             self._out.append(self._events.text_end(message.id))
 
-    def _close_reasoning(self, turn: _Turn[E]) -> None:
+    def _close_reasoning(self, turn: Turn[E]) -> None:
         if turn.reasoning:
+            self._release_thought(turn)
             self.close_message(turn.reasoning)
             turn.reasoning = None
 
-    def _close_speech(self, turn: _Turn[E]) -> None:
+    def _close_speech(self, turn: Turn[E]) -> None:
         self._close_reasoning(turn)
         if turn.text:
+            if turn.said.held:
+                self.write(turn.text, turn.said.release())
             self.close_message(turn.text)
             turn.text = None
 
@@ -523,9 +628,9 @@ class RunLedger(Generic[E]):
         """Show a complete call that only the step path knows."""
         turn = self._turn if self._turn and not self._turn.over else self._next_turn()
         call = ToolCall(None, "", name)
-        turn.resolver.calls.append(call)
+        turn.resolver.add(call)
         self.hot.clear()
-        self._calls.append(call)
+        self._announce(turn, call)
         self._take(call, arguments)
         self._end_call(call)
         return call
@@ -533,23 +638,38 @@ class RunLedger(Generic[E]):
     def tool_runs(self, call: ToolCall) -> None:
         """A call is being executed: its arguments are complete, and so is the model's turn."""
         call.running = True
-        if call.state is not CallState.ENDED and (call.complete or call.blank):
-            self.end_turn()
+        call.turn.executed = True
+        if call.state is not CallState.ENDED and call.is_json:
+            self._end_turn(call.turn)
 
-    def answer(self, call: ToolCall, content: str) -> None:
-        """The result of a call; it waits for the call's END."""
+    def answer(self, call: ToolCall, content: Any) -> None:
+        """The result of a call, as text or as content parts; it waits for the call's END."""
         call.running = False
         if call.answered or call.frontend or self.finished:
             return
-        if self._turn and call in self._turn.calls and (call.complete or call.state is CallState.ENDED):
-            self.end_turn()  # a tool has run, so the model has said all it had to say
+        call.turn.executed = True
+        if call.state is CallState.ENDED or call.is_json:
+            self._end_turn(call.turn)  # a tool has run, so the model has said all it had to say
         if call.state is not CallState.ENDED:
             call.held_result = content
             self.hot.clear()
             return
+        if call.answered or call not in self._calls:
+            return  # ending it has given the result that was waiting, or it was never shown
         call.answered = True
+        call.held_result = None
         self._calls.remove(call)
-        self._out.append(self._events.call_result(self._new_id(), call.wire_id, well_formed(content)))
+        self._answered_ids = (self._answered_ids or set()) | call.ids
+        self._result(call.wire_id, content)
+
+    def _result(self, call_id: str, content: Any) -> None:
+        content = well_formed(content) if isinstance(content, str) else content
+        self._out.append(self._events.call_result(self._new_id(), call_id, content))
+
+    @property
+    def takes_parts(self) -> bool:
+        """The client reads results that are content parts (spec 1.0)."""
+        return self._speaks_1_0 and RESULT_PARTS
 
     def tools_over(self) -> None:
         """The model is asked again, so every tool has ended: one that gave no result failed."""
@@ -562,21 +682,60 @@ class RunLedger(Generic[E]):
             self.tool_runs(call)
         return self.drain()
 
-    def tool_result(self, tool_call_id: str, content: str) -> list[E]:
+    def tool_result(self, tool_call_id: str, content: Any) -> list[E]:
         """The result of the model's call of this id; a call that was never shown (a nested agent's) has none."""
         self.steps_seen = True
         if call := self._call_of(tool_call_id):
             self.answer(call, content)
         return self.drain()
 
+    def streamed_result(self, tool_call_id: str, content: Any) -> None:
+        """A result that stands in the stream itself, so that it is shown whatever call it names.
+
+        One for a call of the thread's history is that call's; one for an unknown call is the one open call's, else a
+        CUSTOM event.
+        """
+        self.steps_seen = True
+        if self.finished:
+            return
+        if call := self._call_of(tool_call_id):
+            self.answer(call, content)
+        elif self._answered_ids and tool_call_id in self._answered_ids:
+            self.dropped += 1  # it was told before
+        elif tool_call_id in self._unanswered:
+            self._unanswered -= {tool_call_id}
+            self._result(tool_call_id, content)
+        else:
+            waiting = [call for call in self._calls if self._may_be_answered(call)]
+            if len(waiting) != 1:
+                self._unmatched_result(tool_call_id, content)
+                return
+            wanted = waiting[0].wire_id or waiting[0].provider_id
+            logger.warning("a tool result names the call %r; it is given to the open call %r", tool_call_id, wanted)
+            self.answer(waiting[0], content)
+
+    def _may_be_answered(self, call: ToolCall) -> bool:
+        return bool(call.name) and not call.frontend and call.held_result is None and call.is_json
+
+    def _unmatched_result(self, tool_call_id: str, content: Any) -> None:
+        logger.warning("a tool result names the call %r, which cannot have one; it is sent as CUSTOM", tool_call_id)
+        content = well_formed(content) if isinstance(content, str) else content
+        self.custom(_UNMATCHED_RESULT, {"toolCallId": well_formed(tool_call_id), "content": content})
+
     def _call_of(self, tool_call_id: str) -> ToolCall | None:
         return next((call for call in self._calls if tool_call_id in call.ids and call.held_result is None), None)
+
+    def _may_show(self, call: ToolCall) -> bool:
+        """What the client runs is shown when it can be run, and not before."""
+        return not self._is_frontend(call) or (call.complete and call.is_json)
 
     def _is_frontend(self, call: ToolCall) -> bool:
         return call.name in self.options.frontend_tools
 
     def _take(self, call: ToolCall, text: str) -> None:
         """Append to a call and show what may be shown."""
+        if call.custom and text:
+            text = ("" if call.parts else '{"input":"') + quote(text)[1:-1]
         if text:
             call.append(text)
         if call.state is CallState.OPEN:
@@ -584,7 +743,7 @@ class RunLedger(Generic[E]):
                 self.write(call.writer, text)
         elif call.state is CallState.ENDED:
             self.dropped += bool(text)
-        elif call.name and not call.blank and not call.placeholder and (call.complete or not self._is_frontend(call)):
+        elif call.name and not call.blank and not call.placeholder and self._may_show(call):
             self._show(call)
         self._sign(call)
         if call.held_result is not None and call.complete:
@@ -592,7 +751,8 @@ class RunLedger(Generic[E]):
 
     def _show(self, call: ToolCall) -> None:
         """START, and the arguments so far."""
-        turn = self._turn
+        self.heard = True
+        turn: Turn[E] | None = call.turn
         if turn:
             self._close_reasoning(turn)
             if turn.text and not any(other.state is not CallState.HELD for other in turn.calls):
@@ -620,27 +780,35 @@ class RunLedger(Generic[E]):
             call.signed = call.signature
             self._out.append(self._events.encrypted_value("tool-call", call.wire_id, well_formed(call.signature)))
 
-    def _show_announced(self, turn: _Turn[E], before: ToolCall | None = None) -> None:
+    def _show_announced(self, turn: Turn[E], before: ToolCall | None = None) -> None:
         """Something else begins, so the names of the calls so far are whole."""
-        for call in turn.calls:
-            if call is not before and call.state is CallState.HELD and call.name and not self._is_frontend(call):
+        unshown = [call for call in turn.unshown if call.state is CallState.HELD]
+        for call in unshown:
+            if call is not before and call.name and not self._is_frontend(call):
                 self._show(call)
+        turn.unshown = [call for call in unshown if call.state is CallState.HELD]
 
     def _end_call(self, call: ToolCall) -> None:
+        """END, unless the arguments are no JSON: END means that they are complete."""
         if call.state is CallState.ENDED:
             return
+        if call.state is CallState.HELD and not call.name:
+            self.dropped += 1  # AG-UI has no call without a name
+            self._calls.remove(call)
+            call.state = CallState.ENDED
+            return
+        if not (call.custom or call.is_json):
+            return
         if call.state is CallState.HELD:
-            if not call.name:
-                self.dropped += 1  # AG-UI has no call without a name
-                self._calls.remove(call)
-                call.state = CallState.ENDED
-                return
             self._show(call)
         writer: OpenMessage[E] = call.writer
-        if call.blank:
-            # Arguments go back to the provider in the next turn, where "" is no JSON.
-            call.append("{}")
-            self._out.append(writer.write("{}"))
+        if call.custom:
+            rest = '"}' if call.parts else '{"input":""}'
+        else:
+            rest = "{}" if call.blank else ""  # arguments go back to the provider in the next turn, where "" is no JSON
+        if rest:
+            call.append(rest)
+            self.write(writer, rest)
         if writer.high:
             self._out.append(writer.write(_REPLACEMENT))
         self._out.append(self._events.call_end(call.wire_id))
@@ -648,9 +816,14 @@ class RunLedger(Generic[E]):
         if call.held_result is not None:
             self.answer(call, call.held_result)
 
-    def _show_leftover(self, turn: _Turn[E]) -> None:
-        for call, text in turn.resolver.leftover() if turn.calls else ():
-            self._calls.append(call)
+    def _show_leftover(self, turn: Turn[E]) -> None:
+        if not turn.calls:
+            return
+        for call in turn.calls:
+            if call.held:
+                self._take(call, call.release())
+        for call, text in turn.resolver.leftover():
+            self._announce(turn, call)
             self._take(call, text)
 
     def _go_past(self, calls: list[ToolCall]) -> None:
@@ -659,6 +832,15 @@ class RunLedger(Generic[E]):
             for call in list(calls):
                 if call.state is CallState.ENDED:
                     self.answer(call, "")
+
+    def _go_past_earlier(self) -> None:
+        """Answer the calls that the run has left behind: a call beside them was executed, or it is for the second time.
+
+        A call that text follows at once may still be executed: its step comes after both.
+        """
+        self._go_past([call for call in self._calls if (call.passed or call.turn.executed) and not call.running])
+        for call in self._calls:
+            call.passed = call.passed or call.state is CallState.ENDED
 
     # Steps and custom events.
 

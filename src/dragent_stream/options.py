@@ -26,7 +26,9 @@ class ConverterOptions:
             are complete, and they never get a TOOL_CALL_RESULT.
         think_tags: Read `<think>…</think>` inside the content as reasoning.
         nested: What becomes of the output of models inside tools and sub-agents: shown as reasoning, or hidden.
-        public_error: The message that RUN_ERROR carries for an exception; the exception's own text where None.
+        expose_errors: Let RUN_ERROR carry the text of an exception. Off, it carries a reference, under which the log has
+            the exception. What the upstream itself reports inside its stream is shown either way.
+        public_error: Gives the message that RUN_ERROR carries for an error; decides in place of `expose_errors`.
         close_timeout: Seconds that a closing upstream is given before it is left behind.
     """
 
@@ -34,6 +36,7 @@ class ConverterOptions:
     frontend_tools: frozenset[str] = frozenset()
     think_tags: bool = False
     nested: Literal["reasoning", "hide"] = "reasoning"
+    expose_errors: bool = False
     public_error: Callable[[BaseException], str] | None = None
     close_timeout: float = 5.0
 

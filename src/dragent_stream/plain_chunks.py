@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from dragent_stream.well_formed import well_formed
 
-__all__ = ["NO_CHOICE", "TEXT", "THOUGHT", "Glance", "Writers"]
+__all__ = ["NO_CHOICE", "TEXT", "THOUGHT", "Glance", "UndecidedError", "Writers"]
 
 E = TypeVar("E")
 
@@ -33,6 +33,11 @@ TEXT: Final = "content"
 THOUGHT: Final = ("reasoning_content", "reasoning")
 
 NO_CHOICE: Final = -1
+
+
+class UndecidedError(Exception):
+    """A writer leaves its delta to the full read: it may be no increment."""
+
 
 _is_ascii = str.isascii  # a TypeError for what is no string
 
@@ -116,7 +121,10 @@ class Glance(Generic[E]):
             write = self.writers[kind]
         except (AttributeError, KeyError, TypeError, ValueError):
             return None
-        return write(text)
+        try:
+            return write(text)
+        except UndecidedError:
+            return None
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -139,18 +139,16 @@ def ledger_for(
     if tools:
         options = replace(options, frontend_tools=options.frontend_tools | tools)
     version = fields.get("protocolVersion")
+    messages = _objects(fields, "messages")
+    calls = {str(call["id"]) for message in messages for call in _objects(message, "toolCalls") if call.get("id")}
     return RunLedger(
         events,
         options=options,
         thread_id=str(fields.get("threadId") or ""),
         run_id=str(fields.get("runId") or ""),
         protocol_version=version if isinstance(version, str) else None,
-        used_call_ids={
-            str(call["id"])
-            for message in _objects(fields, "messages")
-            for call in _objects(message, "toolCalls")
-            if call.get("id")
-        },
+        used_call_ids=calls,
+        unanswered_call_ids=calls - {str(message.get("toolCallId")) for message in messages},
     )
 
 

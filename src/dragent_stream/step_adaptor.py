@@ -23,26 +23,30 @@ from __future__ import annotations
 import ast
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, cast
 
+from ag_ui.core import BaseEvent
 from pydantic_core import to_json, to_jsonable_python
+from typing_extensions import TypeVar
 
-from dragent_stream.chunks import json_text
+from dragent_stream.content_parts import result_text, text_and_reasoning
 from dragent_stream.errors import ConversionError
 from dragent_stream.fields import Fields, fields_of
-from dragent_stream.ledger import OpenMessage, RunLedger
+from dragent_stream.ledger import RunLedger
 from dragent_stream.options import ConverterOptions
 from dragent_stream.tool_calls import ToolCall
+from dragent_stream.turn import OpenMessage
 from dragent_stream.usage import read_usage
+from dragent_stream.values import json_text, text_of
 from dragent_stream.well_formed import well_formed
 
 __all__ = ["AgentStep", "StepConverter"]
 
 logger = logging.getLogger("dragent_stream")
 
-E = TypeVar("E")
+E = TypeVar("E", default=BaseEvent)
 
 _ROOTS = frozenset({"", "root", "<workflow>"})
 
@@ -82,13 +86,20 @@ class _Step:
 
 
 class _ModelCall(Generic[E]):
-    """One model call of the step path: the message it writes, once it has written."""
+    """One model call of the step path.
 
-    __slots__ = ("message", "streamed")
+    Attributes:
+        message: The message it writes, once it has written.
+        streamed: It has written.
+        tokens: What it has said so far of text that the chunk path may bring.
+    """
+
+    __slots__ = ("message", "streamed", "tokens")
 
     def __init__(self) -> None:
         self.message: OpenMessage[E] | None = None
         self.streamed = False
+        self.tokens: list[str] = []
 
 
 class StepConverter(Generic[E]):
@@ -153,6 +164,8 @@ class StepConverter(Generic[E]):
             for call in self._models.values():
                 if call.message:
                     ledger.close_message(call.message)
+                elif call.tokens:
+                    self._unsaid.append("".join(call.tokens))
             self._models.clear()
             self._say()
             if self._alone:
@@ -177,16 +190,24 @@ class StepConverter(Generic[E]):
         self._models[step.uuid] = _ModelCall()
         self._say()
         if not step.nested:
+            if not self.ledger.exact_results:
+                for call_id, content in _last_results(step):
+                    self.ledger.keep(self.ledger.tool_result(call_id, content))
             self.ledger.tools_over()
 
     def _llm_token(self, step: _Step) -> None:
-        token = step.data.get("chunk")
-        if isinstance(token, str) and token:
-            call = self._models.setdefault(step.uuid, _ModelCall())
-            # A ledger that is shared leaves the root agent's text to the chunk path, which is about to bring it.
-            if step.nested or self._alone:
-                call.streamed = True
-                self._write(step, call, token)
+        token, _ = text_and_reasoning(step.data.get("chunk"))
+        if not token:
+            return
+        call = self._models.setdefault(step.uuid, _ModelCall())
+        # A ledger that is shared leaves the root agent's text to the chunk path, which is about to bring it.
+        if step.nested or self._alone:
+            call.streamed = True
+            self._write(step, call, token)
+        elif self.ledger.chunks_seen:
+            call.tokens.clear()
+        else:
+            call.tokens.append(token)
 
     def _llm_end(self, step: _Step) -> None:
         call = self._models.pop(step.uuid, None) or _ModelCall[E]()
@@ -231,7 +252,7 @@ class StepConverter(Generic[E]):
         arguments = _tool_input(step.data.get("input"))
         call = self._match(step.name, arguments)
         if call is None and not self.ledger.chunks_seen:
-            call = self.ledger.whole_call(step.name, json_text({} if arguments is None else arguments))
+            call = self.ledger.whole_call(step.name, _arguments(arguments))
         if call is not None:
             self._running[step.uuid] = call
             self.ledger.tool_runs(call)
@@ -256,7 +277,7 @@ class StepConverter(Generic[E]):
             return
         if call is None and not self.ledger.chunks_seen and step.data.get("input") is not None:
             arguments = _tool_input(step.data.get("input"))
-            call = self.ledger.whole_call(step.name, json_text({} if arguments is None else arguments))
+            call = self.ledger.whole_call(step.name, _arguments(arguments))
         if call and not self.ledger.exact_results:
             self.ledger.answer(call, json_text(step.data.get("output")))
 
@@ -334,6 +355,28 @@ def _llm_output(step: _Step) -> str:
         content = _fields(output).get("content")
         return content if isinstance(content, str) else ""
     return output.partition("\n\nTool calls: [")[0]
+
+
+def _last_results(step: _Step) -> Iterator[tuple[str, str]]:
+    """(call id, result) of the tool messages that a model's input ends with: what the calls before it gave."""
+    metadata = _fields(step.payload.get("metadata"))
+    messages = metadata.get("chat_inputs") or step.data.get("input")
+    if not isinstance(messages, list | tuple):
+        return
+    for message in reversed(cast("Sequence[object]", messages)):
+        fields = _fields(message)
+        if "tool" not in (fields.get("type"), fields.get("role")):
+            return
+        if call_id := text_of(fields.get("tool_call_id")):
+            yield call_id, result_text(fields.get("content"))
+
+
+def _arguments(value: object) -> str:
+    """The arguments of a call that only its step shows: an object is one, anything else becomes its one value."""
+    if value is None:
+        return "{}"
+    fields = fields_of(value)
+    return json_text({"value": value} if fields is None else fields)
 
 
 def _tool_input(value: object) -> object:

@@ -4,32 +4,38 @@ from __future__ import annotations
 
 import inspect
 import logging
-import re
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from io import IOBase
 from os import PathLike
 from types import TracebackType
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeAlias, cast
 
 from ag_ui.core import BaseEvent
 from pydantic import BaseModel
+from typing_extensions import TypeVar
 
+from dragent_stream.agui_parts import agui_parts
 from dragent_stream.answer_body import READS, AnswerBody
-from dragent_stream.chunks import Chunk, ChunkReader
-from dragent_stream.errors import ConversionError, SSEError, UpstreamError
+from dragent_stream.chunk_record import Chunk
+from dragent_stream.chunks import ChunkReader
+from dragent_stream.content_parts import result_text
+from dragent_stream.error_text import error_code, error_text
+from dragent_stream.errors import AnswerError, ConversionError, SSEError
 from dragent_stream.ledger import RunLedger
 from dragent_stream.options import ConverterOptions
 from dragent_stream.plain_chunks import TEXT, Glance
 from dragent_stream.response import DRAgentEventResponse, batch_of
 from dragent_stream.step_adaptor import AgentStep, StepConverter
+from dragent_stream.think_tags import ThinkTags
+from dragent_stream.turn import Place
 from dragent_stream.usage import Usage
 from dragent_stream.well_formed import well_formed
 
-__all__ = ["ChunkConverter", "ChunkSource", "Upstream", "convert_chunks_to_agui_events", "error_text"]
+__all__ = ["ChunkConverter", "ChunkSource", "Upstream", "convert_chunks_to_agui_events"]
 
 logger = logging.getLogger("dragent_stream")
 
-E = TypeVar("E")
+E = TypeVar("E", default=BaseEvent)
 ChunkSource: TypeAlias = AsyncIterable[Any] | Iterable[Any] | Awaitable[AsyncIterable[Any]]
 """An async iterable of chunks, an awaitable of one (openai's `create(stream=True)`), or a plain iterable.
 
@@ -54,7 +60,19 @@ class ChunkConverter(Generic[E]):
             A shell that calls both saves what `feed` spends on its list; the events are the same.
     """
 
-    __slots__ = ("_body", "_plain", "_reader", "_steps", "_think", "glance", "ledger", "model", "usage")
+    __slots__ = (
+        "_body",
+        "_plain",
+        "_reader",
+        "_steps",
+        "_think",
+        "_told",
+        "_warned",
+        "glance",
+        "ledger",
+        "model",
+        "usage",
+    )
 
     def __init__(self, ledger: RunLedger[E] | None = None, options: ConverterOptions | None = None) -> None:
         if ledger is not None and options is not None and options is not ledger.options:
@@ -67,7 +85,9 @@ class ChunkConverter(Generic[E]):
         self.glance: Callable[[object], E | None] = self._plain.event
         self._steps: StepConverter[E] | None = None
         self._body: AnswerBody[E] | None = None
-        self._think = _ThinkTags() if self.ledger.options.think_tags else None
+        self._think = ThinkTags() if self.ledger.options.think_tags else None
+        self._told: dict[str, set[str]] = {}  # LangChain messages that were begun: ids of their calls, their signatures
+        self._warned = False
 
     @property
     def done(self) -> bool:
@@ -100,10 +120,16 @@ class ChunkConverter(Generic[E]):
             return self._read_body(bytes(cast("bytes", chunk)))
         if isinstance(chunk, AgentStep):
             return self.steps.feed(chunk.step)
-        record = self._reader.read(chunk)
-        if self._reader.choice_index is not None:
-            self._plain.choice_index = self._reader.choice_index
-        if record is not None:
+        reader = self._reader
+        records = reader.read(chunk)
+        if reader.choice_index is not None:
+            self._plain.choice_index = reader.choice_index
+        if reader.unknown and not self._warned:
+            from dragent_stream.foreign import describe  # its words are seldom needed
+
+            self._warned = True
+            logger.warning("skipped a chunk that was not understood: %s", describe(chunk))
+        for record in records:
             self._act(record)
         return ledger.drain()
 
@@ -118,17 +144,39 @@ class ChunkConverter(Generic[E]):
         return events
 
     def finish(self) -> list[E]:
-        """The upstream ended normally: close what is open. The run's own end is its owner's to write."""
+        """The upstream ended normally: close what is open. The run's own end is its owner's to write.
+
+        RUN_ERROR where it is none: nothing was understood or said, or a call's arguments are no JSON.
+        """
         ledger = self.ledger
         events = self._end_body(self._body) if self._body else []
         if not ledger.finished:
-            if self._think:
-                self._speak(self._think.flush())
+            for record in self._reader.finish():
+                self._act(record)
+            self._release_text()
             if self._steps:
                 ledger.keep(self._steps.finish())
-            ledger.end_turn()
+            ledger.silence = self._silence()
+            ledger.end_turns()
             ledger.chunks_ended()
         return events + ledger.drain()
+
+    def _silence(self) -> AnswerError | None:
+        """The failure of a run that has shown nothing; None where the model has said that this is its answer."""
+        reader, ledger = self._reader, self.ledger
+        if reader.unknown:
+            from dragent_stream.foreign import describe
+
+            what = f"the first is {describe(reader.first_unknown)}"
+            if ledger.heard:
+                logger.warning("%d chunks of the stream were not understood; %s", reader.unknown, what)
+            number = "the chunk of the stream was not" if reader.unknown == 1 else f"{reader.unknown} chunks were not"
+            return AnswerError(f"nothing was said: {number} understood; {what}", "UNKNOWN_CHUNKS")
+        if ledger.ended_well or (ledger.steps_seen and not reader.understood):
+            return None
+        return AnswerError(
+            "the stream ended without text, thought or tool call, and without a reason to stop", "EMPTY_ANSWER"
+        )
 
     def _end_body(self, body: AnswerBody[E]) -> list[E]:
         events: list[E] = []
@@ -141,42 +189,77 @@ class ChunkConverter(Generic[E]):
     def fail(self, exc: BaseException) -> list[E]:
         """The upstream failed: close what may be closed and write the one RUN_ERROR."""
         ledger = self.ledger
-        if self._think and not ledger.finished:
-            self._speak(self._think.flush())
+        if ledger.finished:
+            return ledger.drain()
+        self._release_text()
         events = ledger.drain()
-        # A foreign exception's `code` may be anything: an HTTP status, a close code, a method.
-        code = exc.code if isinstance(exc, UpstreamError) else "STREAM_ERROR"
-        return events + ledger.fail_run(error_text(exc, ledger.options), code)
+        return events + ledger.fail_run(error_text(exc, ledger.options), error_code(exc))
 
     def _act(self, record: Chunk) -> None:
         ledger = self.ledger
         ledger.chunk_id = record.id
         self.model = well_formed(record.model) or self.model
+        if record.message != ledger.place.message and (record.message or _speaks(record)):
+            self._release_text()
+            ledger.enter(Place(record.message, record.step, record.lane))
+        if record.message:
+            self._drop_repeated(record)
         if record.reasoning:
-            ledger.reasoning(record.reasoning)
+            self._release_text()
+            ledger.reasoning(ledger.new_thought(record.reasoning))
         for value in record.encrypted:
             ledger.encrypted(value)
         if record.text:
             ledger.chunks_seen = True
-            self._speak(self._think.feed(record.text) if self._think else [(False, record.text)])
+            text = ledger.new_text(record.text, repeats=bool(record.tool_calls or record.finish))
+            self._speak(self._think.feed(text) if self._think else [(False, text)])
         for delta in record.tool_calls:
             ledger.chunks_seen = True
-            if self._think:
-                self._speak(self._think.flush())
+            self._release_text()
             ledger.tool_call(delta)
         if record.tool_result:
-            ledger.steps_seen = True
-            ledger.keep(ledger.tool_result(*record.tool_result))
+            content = record.tool_result.content
+            parts = agui_parts(content) if ledger.takes_parts else None
+            ledger.streamed_result(record.tool_result.call_id, parts or result_text(content))
         if record.usage:
             self.usage = record.usage
-            provider = well_formed(record.provider)
-            ledger.usage.from_chunk(record.usage, provider=provider, model=self.model, adds=record.usage_adds)
+            ledger.usage.from_chunk(
+                record.usage,
+                provider=well_formed(record.provider),
+                model=self.model,
+                adds=record.usage_adds and not record.whole,
+                call=record.message,
+            )
         if record.error:
             ledger.keep(self.fail(record.error))
         elif record.finish:
-            if self._think:
-                self._speak(self._think.flush())
+            self._release_text()
             ledger.finish_answer(record.finish)
+        if record.last or record.whole:
+            self._release_text()
+            ledger.end_turn()
+
+    def _drop_repeated(self, record: Chunk) -> None:
+        """Take from a whole message what its pieces have said before; remember what was said."""
+        told = self._told.get(record.message)
+        if told is not None and record.whole:
+            record.text = record.reasoning = ""
+            record.encrypted = [value for value in record.encrypted if value not in told]
+            record.tool_calls = [delta for delta in record.tool_calls if delta.id and delta.id not in told]
+            if not _speaks(record) and not self.ledger.is_open(record.message):
+                record.finish = None
+        if _speaks(record):
+            known = self._told.setdefault(record.message, set())
+            known.update(delta.id for delta in record.tool_calls)
+            known.update(record.encrypted)
+
+    def _release_text(self) -> None:
+        """What was held back is no tag and no snapshot, as something else follows it."""
+        released = self.ledger.released_text()
+        if self._think:
+            self._speak(self._think.feed(released) + self._think.flush())
+        elif released:
+            self._speak([(False, released)])
 
     def _speak(self, pieces: Iterable[tuple[bool, str]]) -> None:
         ledger = self.ledger
@@ -188,51 +271,8 @@ class ChunkConverter(Generic[E]):
                 ledger.hot.clear()  # what is held comes before whatever else may go on
 
 
-class _ThinkTags:
-    """Splits content at `<think>` tags; holds back only what could be the beginning of one."""
-
-    __slots__ = ("_inside", "held")
-
-    _TAG = re.compile(r"<(/?)(?:think|thinking|reasoning)>")
-    _MAY_BE_TAG = re.compile(r"<[/a-z]{0,10}$")
-    _TAGS = tuple(f"<{slash}{name}>" for slash in ("", "/") for name in ("think", "thinking", "reasoning"))
-
-    def __init__(self) -> None:
-        self.held = ""
-        self._inside = False
-
-    def feed(self, text: str) -> list[tuple[bool, str]]:
-        """(is a thought, text) pieces that are certain by now."""
-        text = self.held + text
-        pieces: list[tuple[bool, str]] = []
-        at = 0
-        for tag in self._TAG.finditer(text):
-            closes = bool(tag[1])
-            if closes is self._inside:
-                pieces.append((self._inside, text[at : tag.start()]))
-                self._inside = not closes
-                at = tag.end()
-        rest = text[at:]
-        beginning = self._MAY_BE_TAG.search(rest)
-        keep = beginning and any(tag.startswith(beginning[0]) for tag in self._TAGS)
-        self.held = beginning[0] if beginning and keep else ""
-        pieces.append((self._inside, rest[: len(rest) - len(self.held)]))
-        return [piece for piece in pieces if piece[1]]
-
-    def flush(self) -> list[tuple[bool, str]]:
-        """What was held back was no tag."""
-        held, self.held = self.held, ""
-        return [(self._inside, held)] if held else []
-
-
-def error_text(exc: BaseException, options: ConverterOptions) -> str:
-    """What RUN_ERROR says of an exception; never empty (a dropped connection often has no text)."""
-    if options.public_error is not None:
-        return options.public_error(exc)
-    try:
-        return str(exc) or type(exc).__name__
-    except Exception:
-        return type(exc).__name__  # its __str__ fails
+def _speaks(record: Chunk) -> bool:
+    return bool(record.text or record.reasoning or record.tool_calls or record.encrypted)
 
 
 async def convert_chunks_to_agui_events(

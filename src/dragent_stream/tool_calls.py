@@ -9,7 +9,9 @@ Neither index nor id identifies a call: providers omit, repeat, change and reuse
 4. a fragment with neither id nor name on an unknown index continues the unfinished call;
 5. a name on a call whose arguments are complete starts the next call, if what follows is not the same arguments again:
    a delivery repeated word for word is dropped, any other text is passed on;
-6. `{}` that comes whole may stand for arguments that are still to come: a value after it, under the call's own id or
+6. fragments that each repeat the arguments so far are snapshots: one that begins with all that came is, where the two
+   together are no JSON; where they may be, it waits for the next one;
+7. `{}` that comes whole may stand for arguments that are still to come: a value after it, under the call's own id or
    none, takes its place (unslothai/unsloth#10275, veryfront/veryfront-code#982).
 
 The name of a call may come late, in pieces, or again with every delta. Blank ids and names count as absent.
@@ -23,7 +25,10 @@ import re
 from enum import Enum, auto
 from typing import Any
 
-from dragent_stream.chunks import ToolCallDelta
+from pydantic_core import from_json
+
+from dragent_stream.chunk_record import ToolCallDelta
+from dragent_stream.values import is_json
 
 __all__ = ["CallState", "ToolCall", "TurnCalls"]
 
@@ -50,7 +55,9 @@ class ToolCall:
         name: The tool's name; empty until it is known.
         parts: The argument fragments, as they came.
         blank: No argument text has come, but for white space.
-        closed: The arguments are one complete JSON value.
+        closed: The arguments are one complete JSON value, as far as brackets tell.
+        held: A fragment that begins with all arguments so far and may be a snapshot of them.
+        custom: The tool takes free text; its pieces become the one string of a JSON object.
     """
 
     __slots__ = (
@@ -59,31 +66,39 @@ class ToolCall:
         "_in_string",
         "_scanned",
         "answered",
+        "before",
         "blank",
         "closed",
+        "custom",
         "echo",
         "frontend",
+        "growing",
+        "held",
         "held_result",
         "ids",
         "index",
         "name",
         "parts",
+        "passed",
         "provider_id",
         "renamed",
         "running",
         "signature",
         "signed",
         "state",
+        "turn",
         "wire_id",
         "writer",
     )
 
     def __init__(self, index: int | None, call_id: str, name: str) -> None:
         self.index = index
+        self.before: ToolCall | None = None  # the one that had the index
         self.provider_id = call_id
         self.ids = {call_id} if call_id else set[str]()
         self.name = name
         self.signature = ""
+        self.custom = False
         self.start_over()
         self.echo = ""  # what came after complete arguments and may be the same arguments again
         self.renamed: ToolCallDelta | None = None  # a name that came after complete arguments
@@ -92,9 +107,11 @@ class ToolCall:
         self.wire_id = ""
         self.frontend = False
         self.running = False
+        self.passed = False
         self.answered = False
-        self.held_result: str | None = None
+        self.held_result: Any = None
         self.signed = ""
+        self.turn: Any = None
         self.writer: Any = None
 
     def start_over(self) -> None:
@@ -102,6 +119,8 @@ class ToolCall:
         self.parts: list[str] = []
         self.blank = True
         self.closed = False
+        self.held = ""
+        self.growing = False
         self._depth = 0
         self._in_string = False
         self._escaped = False
@@ -125,6 +144,38 @@ class ToolCall:
     def complete(self) -> bool:
         """The arguments are complete; the JSON literals count, a number may go on."""
         return self.closed or (len(self.parts) == 1 and self.parts[0].strip() in _LITERALS)
+
+    @property
+    def is_json(self) -> bool:
+        """The arguments are JSON, so that the call can be ended. One without arguments gets an empty object."""
+        return self.blank or is_json(self.arguments)
+
+    def new_in(self, fragment: str) -> str:
+        """What a fragment adds to the arguments; empty if that is not known yet."""
+        if self.held:
+            held, self.held = self.held, ""
+            self.growing = len(fragment) > len(held) and fragment.startswith(held)
+            if not self.growing:
+                return held + fragment
+        if self.growing:
+            so_far = self.arguments
+            return fragment[len(so_far) :] if fragment.startswith(so_far) else fragment
+        if not self.blank and len(self.parts) == 1 and len(fragment) > len(self.parts[0]):
+            so_far = self.parts[0]
+            if fragment.startswith(so_far):
+                self.growing = not _begins_json(so_far + fragment)
+                if self.growing:
+                    return fragment[len(so_far) :]
+                self.held = fragment
+                return ""
+        return fragment
+
+    def release(self) -> str:
+        """What the held fragment adds, as nothing follows it: whatever makes the arguments JSON."""
+        held, self.held = self.held, ""
+        if held and not is_json(self.arguments + held) and is_json(held):
+            return held[len(self.arguments) :]
+        return held
 
     def append(self, text: str) -> None:
         """Take one fragment; linear in its length."""
@@ -186,13 +237,26 @@ class TurnCalls:
         dropped: How many deltas were repeated deliveries.
     """
 
-    __slots__ = ("_by_id", "by_index", "calls", "dropped")
+    __slots__ = ("_by_id", "_waiting", "by_index", "calls", "dropped")
 
     def __init__(self) -> None:
         self.calls: list[ToolCall] = []
         self.dropped = 0
         self.by_index: dict[int, ToolCall] = {}
         self._by_id: dict[str, ToolCall] = {}
+        self._waiting: list[ToolCall] = []  # calls that were not complete when last looked at
+
+    @property
+    def unfinished(self) -> ToolCall | None:
+        """The last call that waits for more of its arguments."""
+        while self._waiting and self._waiting[-1].complete:
+            self._waiting.pop()
+        return self._waiting[-1] if self._waiting else None
+
+    def add(self, call: ToolCall) -> None:
+        """Take a call that no delta announced."""
+        self.calls.append(call)
+        self._waiting.append(call)
 
     def place(self, delta: ToolCallDelta) -> tuple[ToolCall, str] | None:
         """The call of this delta and the argument text it brings; None where it brings nothing (yet).
@@ -202,7 +266,7 @@ class TurnCalls:
         if delta.index is not None and not delta.id and not delta.name and not delta.signature:
             call = self.by_index.get(delta.index)
             if call is not None and not call.closed:
-                return call, delta.arguments
+                return call, call.new_in(delta.arguments)
         call = self._owner(delta)
         if call is None:
             if not (delta.id or delta.name or delta.arguments):
@@ -215,14 +279,18 @@ class TurnCalls:
             self._by_id.setdefault(delta.id, call)
         if call.index is not None:
             self.by_index.setdefault(call.index, call)
-        return call, delta.arguments
+        return call, call.new_in(delta.arguments)
 
     def taken(self, call: ToolCall) -> ToolCall | None:
         """The call before this one on the same index, if its arguments are complete: nothing more comes for it."""
-        if call.index is None:
-            return None
-        before = [other for other in self.calls if other.index == call.index and other is not call]
-        return before[-1] if before and before[-1].complete else None
+        return call.before if call.before is not None and call.before.complete else None
+
+    def continues(self, delta: ToolCallDelta) -> bool:
+        """The delta belongs to this turn, although the model has said that its calls are over."""
+        if delta.index is None:
+            return bool(delta.id) and delta.id in self._by_id
+        there = self.by_index.get(delta.index)
+        return there is None or (not there.closed and (delta.id in there.ids if delta.id else not delta.name))
 
     def leftover(self) -> list[tuple[ToolCall, str]]:
         """Calls that were announced again and broke off while they repeated an earlier one's arguments."""
@@ -236,8 +304,10 @@ class TurnCalls:
     def _open(self, delta: ToolCallDelta) -> ToolCall:
         call = ToolCall(delta.index, delta.id, delta.name)
         call.signature = delta.signature
-        self.calls.append(call)
+        call.custom = delta.custom
+        self.add(call)
         if delta.index is not None:
+            call.before = self.by_index.get(delta.index)
             self.by_index[delta.index] = call
         if delta.id:
             self._by_id[delta.id] = call
@@ -265,23 +335,20 @@ class TurnCalls:
     def _owner_on_new_index(self, delta: ToolCallDelta, known: ToolCall | None) -> ToolCall | None:
         if known is not None and (known.index is None or not delta.name or _is_echo(delta, known)):
             return known
-        return None if delta.id or delta.name else self._unfinished()
+        return None if delta.id or delta.name else self.unfinished
 
     def _owner_without_index(self, delta: ToolCallDelta, known: ToolCall | None) -> ToolCall | None:
         if known is not None:
             return known
         last = self.calls[-1] if self.calls else None
         if not delta.id and not delta.name:
-            return self._unfinished() or last
+            return self.unfinished or last
         if last is None or last.complete:
             # Only a repeated delivery of the last call could still be meant: no id, the same name.
             return last if last and not delta.id and delta.name == last.name else None
         if not delta.name or not last.name:
             return last
         return last if _is_echo(delta, last) else None
-
-    def _unfinished(self) -> ToolCall | None:
-        return next((call for call in reversed(self.calls) if not call.complete), None)
 
     def _after_complete(self, call: ToolCall, delta: ToolCallDelta) -> tuple[ToolCall, str] | None:
         own = delta.id in call.ids if delta.id else not delta.name
@@ -307,6 +374,7 @@ class TurnCalls:
             return None
         if own and call.placeholder and call.state is CallState.HELD and _opens_value(text):
             call.start_over()
+            self._waiting.append(call)
             call.renamed = None
             return call, text
         renamed = call.renamed
@@ -314,6 +382,14 @@ class TurnCalls:
             call.renamed = None
             return self._open(renamed), text
         return call, text
+
+
+def _begins_json(text: str) -> bool:
+    try:
+        from_json(text, allow_partial="trailing-strings")
+    except ValueError:
+        return False
+    return True
 
 
 def _opens_value(text: str) -> bool:

@@ -1,14 +1,18 @@
 """The application: runs over HTTP, stopping them, limits, errors, health, and what other sites may do."""
 
 import asyncio
+import copy
+import json
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import anyio
 import pytest
 from asgi_wire import Exchange, exchange, run_input
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -234,6 +238,90 @@ async def test_a_bad_request_is_4xx_json_and_never_reaches_the_agent(
     assert done.json["error"]["message"]
     assert done.json["error"].get("field") == field
     assert agent.asked == []
+
+
+WHOLE = run_input(
+    messages=[
+        {"id": "1", "role": "user", "content": "hi", "toolCalls": [], "metadata": {"a": [1]}},
+        {"id": "2", "role": "user", "content": [{"type": "text", "text": "x"}]},
+        {"id": "3", "role": "assistant", "content": "a", "toolCalls": [
+            {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        ]},
+        {"id": "4", "role": "tool", "toolCallId": "c", "content": "42"},
+        {"id": "5", "role": "reasoning", "content": "hm"},
+        {"id": "6", "role": "activity", "activityType": "x", "content": {}},
+    ],
+    tools=[{"name": "f", "description": "d", "parameters": {"type": "object"}}],
+    context=[{"description": "d", "value": "v"}],
+    parentRunId="before",
+)  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to every value in a JSON tree."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in pairs:
+        yield (*path, key)
+        yield from places(item, (*path, key))
+
+
+JSON = st.recursive(
+    st.sampled_from([None, True, 0, -1, 10**30, 1.5, "", "x", "\ud800", "user", "tool"]),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["id", "role", "a"]), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(list(places(WHOLE))), JSON), min_size=1, max_size=3),
+    st.sampled_from([None, 30, 600]),
+)
+@settings(deadline=None, max_examples=300)
+def test_whatever_a_field_holds_the_request_is_served_or_refused_in_json_with_its_field(
+    changes: list[tuple[tuple[Any, ...], Any]], depth: int | None
+) -> None:
+    body = copy.deepcopy(WHOLE)
+    for path, value in changes:
+        holder: Any = body
+        try:
+            for key in path[:-1]:
+                holder = holder[key]
+            holder[path[-1]] = value
+        except (TypeError, KeyError, IndexError):  # a change before has taken this place away
+            continue
+    sent = json.dumps(body)
+    if depth:
+        sent = sent.replace('"x"', "[" * depth + "]" * depth)
+    done = asyncio.run(exchange(create_app(Agent(*HELLO)), body=sent.encode()))
+    assert done.status in (200, 400, 422)
+    if done.status == 200:
+        assert done.types[-1] == "RUN_FINISHED"
+    elif done.status == 422:
+        assert done.json["error"]["field"]
+        assert "tagged-union" not in done.json["error"]["field"]
+
+
+async def test_a_request_that_names_half_a_character_is_answered() -> None:
+    app = create_app(Agent(hold=True))
+    async with Exchange(app, body=run_input(threadId="\ud800", runId="r")) as going:
+        await going.until(lambda body: b"RUN_STARTED" in body)
+        stopped = await exchange(app, "POST", "/agui/r/stop")
+    assert stopped.json["threadId"] == "\ud800"
+    assert going.types == ["RUN_STARTED", "RUN_FINISHED"]
+
+
+async def test_a_failure_of_the_application_itself_is_json_too() -> None:
+    def identify(request: Request) -> str:
+        raise LookupError("the user table")
+
+    going = Exchange(create_app(Agent(), identify=identify), body=run_input())
+    with pytest.raises(LookupError):
+        async with going:
+            pass
+    assert going.status == 500
+    assert going.json == {"error": {"code": "internal_error", "message": "the server failed; its log has the rest"}}
 
 
 @pytest.mark.parametrize("accept", ["text/event-stream", "*/*", "application/json, text/event-stream", "text/*"])

@@ -1,7 +1,9 @@
 """Merging deltas: nothing is lost, nothing changes its place, and a single delta never waits."""
 
 import json
+import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,6 +79,43 @@ def test_surrogate_halves_in_two_deltas_become_one_character() -> None:
     buffer.feed(write("\ud83d"), 1.0)
     buffer.feed(write("\ude00"), 1.0)
     assert json.loads(buffer.take(1.0)[len(b"data: ") :])["delta"] == "\U0001f600"
+
+
+def test_a_delta_above_the_limit_goes_as_it_came_behind_what_was_held() -> None:
+    buffer = DeltaBuffer(20, 100)
+    buffer.feed(write("a"), 1.0)
+    assert buffer.feed(write("b"), 1.0) == b""
+    large = write("x" * 5000)
+    assert buffer.feed(large, 1.0) == write("b") + large
+    assert buffer.due is None
+
+
+def seconds(texts: list[str], chars: int = 1024) -> float:
+    """CPU time that a stream of these deltas takes."""
+    frames = [events.text_start("m1"), *[write(text) for text in texts], events.text_end("m1")]
+    buffer = DeltaBuffer(1000, chars)
+    started = time.process_time()
+    out = [buffer.feed(frame, 1.0) for frame in frames]
+    out.append(buffer.take(1.0))
+    spent = time.process_time() - started
+    assert b"".join(out).count(b"TEXT_MESSAGE_START") == 1
+    return spent
+
+
+@pytest.mark.parametrize("chars", [1024, 10**9])
+@pytest.mark.parametrize("letter", ["x", "é", "\\", '"', "\U0001f600", "\ud83d", "\n"])
+def test_the_work_of_merging_is_linear_in_the_text_whatever_it_is_made_of(letter: str, chars: int) -> None:
+    whole = letter * 2_000_000
+    copied = min(seconds_to_copy(whole) for _ in range(3))
+    assert seconds([whole], chars) < 100 * copied + 0.02
+    pieces = [letter * 20_000] * 100
+    assert seconds(pieces, chars) < 100 * copied + 0.02
+
+
+def seconds_to_copy(text: str) -> float:
+    started = time.process_time()
+    bytes(bytearray(write(text)))
+    return time.process_time() - started
 
 
 WRITERS = st.sampled_from(

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import re
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from langgraph.prebuilt import ToolNode
 from dragent_stream import answer_body
 from dragent_stream.asgi import create_app, langchain_source, openai_source, trace_source
 from dragent_stream.asgi.serve import resolve_agent
+from dragent_stream.check import check_events
 from dragent_stream.errors import ConversionError, TraceFormatError
 from dragent_stream.testing.chunks import finish_chunk, text_chunk, usage_chunk
 from dragent_stream.testing.model import Fail, Hold, ScriptedModel
@@ -179,11 +181,11 @@ COMPLETION = {"id": "c", "object": "chat.completion", "choices": [MESSAGE]}
     ],
 )
 async def test_what_an_endpoint_sends_instead_of_a_whole_answer_is_told(
-    content_type: str, body: bytes, text: str, problem: str, assert_agui: AssertAgui
+    content_type: str, body: bytes, text: str, problem: str
 ) -> None:
     async with raw_endpoint(to_its_end(body), content_type) as url:
         done = await run_of(url)
-    assert_agui(done.events)
+    assert check_events(done.events) == []
     assert text_of(done.events) == text
     assert problem in done.events[-1].get("message", "")
     assert done.types[-1] == ("RUN_ERROR" if problem else "RUN_FINISHED")
@@ -361,6 +363,109 @@ def test_a_module_gives_a_function_or_a_runnable(tmp_path: Path, monkeypatch: py
         resolve_agent("my_agent:number")
     with pytest.raises(ConversionError, match="my_agent has no 'nothing'"):
         resolve_agent("my_agent:nothing")
+
+
+NO_AGENTS = """
+import functools
+from starlette.applications import Starlette
+from langgraph.graph import MessagesState, StateGraph
+from dragent_stream.asgi import create_app
+
+app = Starlette()
+ours = create_app(lambda run_input: [])
+graph = StateGraph(MessagesState)
+async def raw(scope, receive, send): ...
+def older(scope): ...
+def wsgi(environ, start_response): ...
+def nothing(): ...
+def two(run_input, more): ...
+def keyword(run_input, *, needed): ...
+async def silent(run_input): print(run_input)
+async def text(run_input): return "Hello"
+def sync_text(run_input): return "Hello"
+async def chunks(run_input): yield "Hello"
+class Agent:
+    def __call__(self, run_input): return []
+    def two(self, run_input, more): ...
+coroutine, stream = silent(None), chunks(None)
+bound = Agent().two
+coroutine.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("app", "it is an ASGI application; serve it with: uvicorn no_agents:app"),
+        ("ours", "uvicorn no_agents:ours"),
+        ("raw", "uvicorn no_agents:raw"),
+        ("older", "uvicorn no_agents:older"),
+        ("wsgi", "it is a WSGI application"),
+        ("Starlette", "it is the class Starlette; give an instance"),
+        ("Agent", "it is the class Agent; give an instance"),
+        ("graph", "it is a StateGraph, not a function of the run input; compile\\(\\) it first"),
+        ("coroutine", "it is a coroutine, which can be used up once; give the function"),
+        ("stream", "it is a async_generator, which can be used up once; give the function"),
+        ("nothing", "it takes nothing; an agent is a function of one argument"),
+        ("two", "it takes run_input, more; an agent is a function of one argument"),
+        ("bound", "it takes run_input, more; an agent is a function of one argument"),
+        ("keyword", "it takes run_input, needed; an agent is a function of one argument"),
+        ("silent", "it gives NoneType, never a stream; yield chunks"),
+        ("text", "it gives str, never a stream; yield chunks"),
+        ("sync_text", "it gives str, never a stream; yield chunks"),
+    ],
+)
+def test_what_would_fail_every_run_is_refused_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, problem: str
+) -> None:
+    (tmp_path / "no_agents.py").write_text(NO_AGENTS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "no_agents", raising=False)
+    with pytest.raises(ConversionError, match=f"no_agents:{name} is no agent: .*{problem}"):
+        resolve_agent(f"no_agents:{name}")
+
+
+AGENTS = """
+import functools
+class Agent:
+    def __call__(self, run_input): return []
+    def method(self, run_input): yield "Hello"
+async def awaited(run_input): return await elsewhere()
+async def either(run_input):
+    if run_input: return [1]
+def partial_of(model, run_input): return iter(())
+def more(run_input, *rest, temperature=0): return rest
+async def chunks(run_input): yield "Hello"
+instance, method, partial = Agent(), Agent().method, functools.partial(partial_of, "model")
+"""
+
+
+@pytest.mark.parametrize("name", ["awaited", "either", "more", "chunks", "instance", "method", "partial"])
+def test_every_callable_that_takes_a_run_input_may_be_an_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "some_agents.py").write_text(AGENTS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "some_agents", raising=False)
+    assert callable(resolve_agent(f"some_agents:{name}"))
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("1 / 0\n", r"broken_module cannot be imported: ZeroDivisionError: .*broken_module.py:1\)"),
+        ("def (:\n", "broken_module cannot be imported: SyntaxError: "),
+        ("import broken_module.more\n", "broken_module needs 'broken_module.more', which is not installed"),
+        ("from os import no_such_name\n", "broken_module cannot be imported: ImportError: .*no_such_name"),
+    ],
+)
+def test_a_module_that_fails_is_named_with_the_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, problem: str
+) -> None:
+    (tmp_path / "broken_module.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConversionError, match=problem):
+        resolve_agent("broken_module:agent")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from dragent_stream.cli import replay
-from dragent_stream.cli.reading import TimedEvent
+from dragent_stream.cli.reading import TimedEvent, open_recording, timed_events
 from dragent_stream.cli.replay import play
 
 Cli = Callable[..., Any]
@@ -123,6 +123,79 @@ def test_a_small_screen_shows_the_end(clock: Clock) -> None:
     picture = said(console).split("of 1.00 s")[0]
     assert "line 98" in picture
     assert "line 50" not in picture
+
+
+class Pipe(io.StringIO):
+    """A file that remembers when what was flushed to it."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.flushed: list[tuple[float, str]] = []
+
+    def flush(self) -> None:
+        new = self.getvalue()[sum(len(text) for _, text in self.flushed) :]
+        if new:
+            self.flushed.append((self.clock.now, new))
+
+
+@pytest.mark.parametrize("speed", [0.5, 1.0, 2.0])
+def test_a_pipe_gets_every_delta_at_the_recorded_pace(clock: Clock, speed: float) -> None:
+    pipe = Pipe(clock)
+    recording = events((0.5, START), (0.5, delta("Hel")), (2.0, delta("lo\nyou")), (3.0, END))
+    play(recording, Console(file=pipe, markup=False), speed=speed)
+    assert pipe.getvalue() == "● assistant\n  Hello\n  you\nthe run has no end\n"
+    for before, after, text in (
+        (0.0, 0.5, ""),
+        (0.6, 2.0, "● assistant\n  Hel"),
+        (2.1, 3.0, "● assistant\n  Hello\n  you"),
+    ):
+        for time in (before, after - 0.1):
+            assert "".join(text for at, text in pipe.flushed if at * speed <= time) == text
+
+
+def test_without_pauses_a_pipe_gets_everything_at_once(clock: Clock) -> None:
+    play(events((0.5, START), (9.0, delta("Hi"))), Console(file=Pipe(clock), markup=False), speed=0.0)
+    assert clock.slept == []
+
+
+def test_a_pipe_gets_the_same_text_at_every_pace(clock: Clock, traces: Path) -> None:
+    for trace in sorted(traces.glob("*.jsonl"))[:20]:
+        written: list[str] = []
+        for speed in (0.0, 3.0):
+            pipe = Pipe(clock)
+            with open_recording(str(trace)) as recording:
+                play(timed_events(recording, pytest.fail), Console(file=pipe, markup=False), speed=speed)
+            written.append(pipe.getvalue())
+        assert written[0] == written[1] != ""
+
+
+def test_a_pipe_is_played_without_pauses_unless_a_speed_is_given(cli: Cli, clock: Clock, traces: Path) -> None:
+    whole = cli("replay", traces / "nat1.9_plain.jsonl")
+    assert clock.slept == []
+    assert cli("replay", traces / "nat1.9_plain.jsonl", "--speed", "1").out == whole.out
+    assert clock.now > 0
+
+
+def test_calls_that_run_at_once_stand_one_below_the_other_in_a_pipe(clock: Clock) -> None:
+    def call(kind: str, call_id: str, **more: str) -> dict[str, Any]:
+        return {"type": f"TOOL_CALL_{kind}", "toolCallId": call_id, **more}
+
+    pipe = Pipe(clock)
+    play(
+        events(
+            (0.0, call("START", "a", toolCallName="add")),
+            (1.0, call("START", "b", toolCallName="sub")),
+            (2.0, call("ARGS", "b", delta="{}")),
+            (3.0, call("ARGS", "a", delta='{"x": 1}')),
+            (4.0, call("END", "a")),
+            (5.0, call("END", "b")),
+            (6.0, call("RESULT", "b", content="2")),
+            (7.0, call("RESULT", "a", content="1")),
+        ),
+        Console(file=pipe, markup=False),
+    )
+    assert pipe.getvalue() == '▸ add {"x": 1}\n  ✓ 1\n▸ sub {}\n  ✓ 2\nthe run has no end\n'
 
 
 def test_foreign_text_cannot_steer_the_terminal(cli: Cli) -> None:

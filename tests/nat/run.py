@@ -17,10 +17,12 @@ UV = ROOT / ".tools" / "bin" / "uv"
 PYTEST = ["-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "no:cacheprovider", "-q"]
 # The warnings of NAT and its packages are theirs; ours are errors.
 WARNINGS = ["-o", "filterwarnings=ignore", "-W", "error:::dragent_stream"]
+FOLDERS = {"core-alone": "core_alone", "datarobot-genai": "beside_datarobot"}
+"""Environments with tests of their own; all others run the tests of this folder."""
 
 
 def environments() -> list[str]:
-    """The names of all environments: the newest NAT first, and the one beside datarobot-genai last."""
+    """The names of all environments: the newest NAT first, and those with tests of their own last."""
     return sorted((file.stem for file in (HERE / "requirements").glob("*.txt")), reverse=True)
 
 
@@ -54,8 +56,8 @@ def main(arguments: list[str]) -> int:
     failed: list[str] = []
     for name in chosen:
         print(f"== {name}", flush=True)
-        tests = HERE / "beside_datarobot" if name == "datarobot-genai" else HERE
-        ignored = [] if name == "datarobot-genai" else ["--ignore", str(HERE / "beside_datarobot")]
+        tests = HERE / FOLDERS.get(name, "")
+        ignored = [f"--ignore={HERE / folder}" for folder in FOLDERS.values() if name not in FOLDERS]
         if subprocess.run([prepared(name), *PYTEST, *WARNINGS, *ignored, str(tests)], cwd=ROOT, check=False).returncode:
             failed.append(name)
     print("failed: " + ", ".join(failed) if failed else f"{len(chosen)} environments passed", flush=True)

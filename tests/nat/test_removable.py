@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -54,6 +55,24 @@ except ImportError as error:
     assert "pip install 'dragent-stream[nat]'" in done.stdout
 
 
+@pytest.mark.parametrize("absent", ["jwt", "langchain_core", "nat.plugins"])
+@pytest.mark.parametrize("module", ["register", "identity", "route", "workflow"])
+def test_without_a_package_of_the_extra_every_import_names_it(tmp_path: Path, absent: str, module: str) -> None:
+    program = f"""
+import sys
+sys.modules[{absent!r}] = None
+from dragent_stream.errors import MissingExtraError
+try:
+    import dragent_stream.nat.{module}
+except MissingExtraError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(absent)
+    assert done.stdout.endswith(" is not installed; it comes with the extra: pip install 'dragent-stream[nat]'\n")
+
+
 @pytest.mark.parametrize("version", ["1.5.2", "1.10.0", "2.0.0", "0.0.0.dev1", "unknown"])
 def test_a_version_out_of_range_is_named_with_the_remedy(tmp_path: Path, version: str) -> None:
     program = f"""
@@ -71,5 +90,6 @@ except ImportError as error:
 
 
 def test_the_edge_is_where_the_entry_points_say() -> None:
-    for name in ("register", "frontend"):
-        assert find_spec(f"dragent_stream.nat.{name}") is not None
+    for group in ("nat.plugins", "nat.front_ends"):
+        (point,) = entry_points(group=group, name="dragent_stream")
+        assert find_spec(point.module) is not None

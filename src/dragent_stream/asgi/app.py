@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import logging
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -24,20 +25,23 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from dragent_stream.asgi.coalesce import DeltaBuffer
+from dragent_stream.asgi.hosts import AllowedHosts, HostRules
 from dragent_stream.asgi.page import page_routes
 from dragent_stream.asgi.run_input import RunInputError, read_run_input
 from dragent_stream.asgi.runs import ActiveRuns, Run, RunRefusedError
+from dragent_stream.asgi_exits import as_exception, exits_contained
 from dragent_stream.asgi_response import EventStreamResponse
-from dragent_stream.errors import missing_extra
+from dragent_stream.error_text import error_text
+from dragent_stream.errors import ConversionError, missing_extra
 from dragent_stream.events import WireEvents
 from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
 from dragent_stream.run import frames_of_a_chunk, ledger_for, run_events
-from dragent_stream.stream_converter import ChunkSource, error_text
+from dragent_stream.stream_converter import ChunkSource
 
 __all__ = ["Agent", "Identify", "create_app"]
 
@@ -64,6 +68,7 @@ def create_app(
     max_body_bytes: int = 8 * 1024 * 1024,
     max_runs: int = 2048,
     allow_origins: Sequence[str] = (),
+    allowed_hosts: Sequence[str] | None = None,
     identify: Identify | None = None,
     expose_errors: bool = False,
     shutdown_grace: float = 10.0,
@@ -91,14 +96,22 @@ def create_app(
         max_body_bytes: A larger request is refused with 413.
         max_runs: Runs streamed at once; one more is refused with 503.
         allow_origins: Origins of other sites that may use this one (CORS); none by default.
+        allowed_hosts: Names of this server that requests may use, as in `example.com`, `*.example.com` or `127.0.0.1`;
+            others get 421. None for any: the application does not know how it is reached. On a machine of one's own
+            `dragent_stream.asgi.LOOPBACK_HOSTS` keep web pages out that point their own name here (DNS rebinding);
+            `dragent-stream serve` does that.
         identify: Names the user behind a request. A run can only be stopped by the user who started it.
         expose_errors: Send exception texts to clients. Off, they get a reference, under which the log has the rest.
         shutdown_grace: Seconds that open runs are given to end when the server shuts down, before they are stopped.
         page: Serve a chat page with an event timeline at `/`.
         inspector: Mount agui-inspector at `/agui-inspector` (extra `[inspector]`).
         title: Name of the agent on the page.
+
+    Raises:
+        ConversionError: An entry of `allowed_hosts` is no host.
     """
     runs = ActiveRuns(max_runs)
+    hosts = None if allowed_hosts is None else HostRules(allowed_hosts)
     endpoint = _RunEndpoint(
         agent,
         runs,
@@ -127,8 +140,11 @@ def create_app(
 
     app = Starlette(
         routes=routes,
-        middleware=[_cors(allow_origins)] if allow_origins else [],
-        exception_handlers={HTTPException: _refuse_http},
+        middleware=[
+            *([Middleware(AllowedHosts, hosts)] if hosts is not None else []),
+            *([_cors(allow_origins)] if allow_origins else []),
+        ],
+        exception_handlers={HTTPException: _refuse_http, Exception: _tell_of_failure},
         lifespan=lifespan,
     )
     app.state.runs = runs
@@ -183,10 +199,14 @@ class _RunEndpoint:
 
     def _response(self, run_input: RunAgentInput) -> EventStreamResponse:
         name = f"run {run_input.run_id!r} of thread {run_input.thread_id!r}"
-        options = self._options
-        if not self._expose_errors:
-            options = replace(options, public_error=_reference_for(name))
-        ledger = ledger_for(run_input, WireEvents(), options)
+        if self._expose_errors:
+            options = replace(self._options, expose_errors=True)
+        else:
+            options = replace(self._options, public_error=_reference_for(name))
+        try:
+            ledger = ledger_for(run_input, WireEvents(), options)
+        except ConversionError as error:
+            raise RunInputError(str(error)) from error
 
         def farewell(error: BaseException | None) -> Iterable[bytes]:
             begun = ledger.start_run()  # nothing, unless the run was stopped before its first frame
@@ -195,11 +215,12 @@ class _RunEndpoint:
             return begun + ledger.fail_run(error_text(error, options))
 
         try:
-            upstream: ChunkSource = self._agent(run_input)
+            with exits_contained():
+                upstream: ChunkSource = self._agent(run_input)
         except RunInputError:
             raise
-        except Exception as error:
-            upstream = _failed(error)
+        except BaseException as error:
+            upstream = _failed(as_exception(error))
         return EventStreamResponse(
             run_events(upstream, ledger, frames_of_a_chunk),
             keep_alive=self._keep_alive,
@@ -245,8 +266,11 @@ def _check_headers(request: Request) -> None:
 async def _identified(request: Request, identify: Identify | None) -> str | None:
     if identify is None:
         return None
-    owner = identify(request)
-    return await owner if inspect.isawaitable(owner) else owner
+    try:
+        owner = identify(request)
+        return await owner if inspect.isawaitable(owner) else owner
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise as_exception(error) from error
 
 
 async def _body(request: Request, limit: int) -> bytes:
@@ -266,8 +290,8 @@ async def _body(request: Request, limit: int) -> bytes:
     return bytes(body)
 
 
-def _stop_endpoint(runs: ActiveRuns, identify: Identify | None) -> Callable[[Request], Awaitable[JSONResponse]]:
-    async def stop(request: Request) -> JSONResponse:
+def _stop_endpoint(runs: ActiveRuns, identify: Identify | None) -> Callable[[Request], Awaitable[Response]]:
+    async def stop(request: Request) -> Response:
         owner = await _identified(request, identify)
         run_id = request.path_params["run_id"]
         found = runs.find(run_id, thread_id=request.query_params.get("threadId"), owner=owner)
@@ -277,15 +301,15 @@ def _stop_endpoint(runs: ActiveRuns, identify: Identify | None) -> Callable[[Req
             message = f"{len(found)} threads are streaming a run {run_id!r}; name one with ?threadId="
             return _error_response(409, "run_ambiguous", message, "threadId")
         found[0].stop()
-        return JSONResponse({"threadId": found[0].thread_id, "runId": run_id, "stopping": True}, status_code=202)
+        return _json({"threadId": found[0].thread_id, "runId": run_id, "stopping": True}, 202)
 
     return stop
 
 
-def _health_endpoint(runs: ActiveRuns) -> Callable[[Request], Awaitable[JSONResponse]]:
-    async def health(request: Request) -> JSONResponse:
+def _health_endpoint(runs: ActiveRuns) -> Callable[[Request], Awaitable[Response]]:
+    async def health(request: Request) -> Response:
         status = "draining" if runs.draining else "ok"
-        return JSONResponse({"status": status, "activeRuns": len(runs)}, status_code=503 if runs.draining else 200)
+        return _json({"status": status, "activeRuns": len(runs)}, 503 if runs.draining else 200)
 
     return health
 
@@ -311,12 +335,12 @@ def _mount_inspector(app: Starlette, path: str, title: str) -> None:
     agui_inspector.mount_inspector(app, agents=[agui_inspector.Agent(id="agent", url=path, name=title)], enabled=True)
 
 
-def _refusal(error: RunInputError | RunRefusedError) -> JSONResponse:
+def _refusal(error: RunInputError | RunRefusedError) -> Response:
     headers = {"retry-after": "1"} if error.status == 503 else None
     return _error_response(error.status, error.code, str(error), getattr(error, "field", ""), headers)
 
 
-async def _refuse_http(request: Request, error: Exception) -> JSONResponse:
+async def _refuse_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "refused")
     message = error.detail
@@ -325,6 +349,16 @@ async def _refuse_http(request: Request, error: Exception) -> JSONResponse:
     return _error_response(error.status_code, code, message, "", error.headers)
 
 
-def _error_response(status: int, code: str, message: str, field: str = "", headers: Any = None) -> JSONResponse:
+async def _tell_of_failure(request: Request, error: Exception) -> Response:
+    """The answer beside an exception, which the server logs."""
+    return _error_response(500, "internal_error", "the server failed; its log has the rest")
+
+
+def _error_response(status: int, code: str, message: str, field: str = "", headers: Any = None) -> Response:
     details = {"code": code, "message": message} | ({"field": field} if field else {})
-    return JSONResponse({"error": details}, status_code=status, headers=headers)
+    return _json({"error": details}, status, headers)
+
+
+def _json(content: dict[str, Any], status: int, headers: Any = None) -> Response:
+    # ASCII: what a request names may hold half a character, which UTF-8 does not have.
+    return Response(json.dumps(content), status_code=status, headers=headers, media_type="application/json")

@@ -8,14 +8,14 @@ providers refuse a history with any of the three.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from ag_ui.core import RunAgentInput
 
 from dragent_stream.asgi.run_input import RunInputError
 
-__all__ = ["chat_messages", "chat_tools"]
+__all__ = ["chat_messages", "chat_tools", "conversation"]
 
 _Json = dict[str, Any]
 
@@ -26,27 +26,44 @@ def chat_messages(run_input: RunAgentInput) -> list[_Json]:
     Raises:
         RunInputError: A content part has no counterpart in Chat Completions.
     """
+    return [message for message, _ in conversation(run_input)]
+
+
+def conversation(run_input: RunAgentInput) -> Iterator[tuple[_Json, list[_Json]]]:
+    """Each message in Chat Completions form, with the client's messages that it is made of.
+
+    The client's messages are the message itself, for an assistant's the reasoning before it as well; none for the result
+    of a call that the client has no result of.
+
+    Raises:
+        RunInputError: A content part has no counterpart in Chat Completions.
+    """
     wire: list[_Json] = [message.model_dump(by_alias=True, exclude_none=True) for message in run_input.messages]
     results = {message["toolCallId"]: at for at, message in enumerate(wire) if message["role"] == "tool"}
-    converted: list[_Json] = []
+    thoughts: list[_Json] = []
     for at, message in enumerate(wire):
         place = f"messages[{at}]"
         role = message["role"]
-        if role in ("developer", "system", "user"):
-            converted.append({"role": role, "content": _content(message["content"], place)})
+        if role == "reasoning":
+            thoughts.append(message)
+        elif role in ("developer", "system", "user"):
+            thoughts.clear()
+            yield {"role": role, "content": _content(message["content"], place)}, [message]
         elif role == "assistant":
             calls = [_call(call) for call in message.get("toolCalls") or ()]
             if not calls and not message.get("content"):
                 continue
-            converted.append(
-                {"role": role, "content": message.get("content")} | ({"tool_calls": calls} if calls else {})
+            yield (
+                {"role": role, "content": message.get("content")} | ({"tool_calls": calls} if calls else {}),
+                [*thoughts, message],
             )
+            thoughts.clear()
             # A provider wants each result right behind its calls, wherever the client keeps it.
             for call in calls:
                 found = results.get(call["id"])
                 result = "" if found is None else _text(wire[found]["content"])
-                converted.append({"role": "tool", "tool_call_id": call["id"], "content": result})
-    return converted
+                answer = {"role": "tool", "tool_call_id": call["id"], "content": result}
+                yield answer, [] if found is None else [wire[found]]
 
 
 def chat_tools(run_input: RunAgentInput) -> list[_Json]:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from ag_ui.core import RunAgentInput
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from dragent_stream.errors import DragentStreamError
 
@@ -69,9 +70,25 @@ def _filled(fields: dict[str, Any]) -> dict[str, Any]:
     return {**_DEFAULTS, **filled}
 
 
+def _is_optional(message: Mapping[str, Any]) -> bool:
+    role = message.get("role")
+    return isinstance(role, str) and role in _OPTIONAL_ROLES
+
+
+def _check_calls(messages: Sequence[Mapping[str, Any]]) -> None:
+    """The calls of messages that should have none: kept as an extra by ag-ui-protocol, whatever they are."""
+    for at, message in enumerate(messages):
+        calls = message.get("toolCalls")
+        entries = cast("list[object]", calls) if isinstance(calls, list) else [None]
+        if calls is not None and not all(isinstance(entry, dict) for entry in entries):
+            raise RunInputError("must be a list of objects", field=f"messages[{at}].toolCalls")
+
+
 def _validate(fields: dict[str, Any]) -> RunAgentInput:
     try:
-        return RunAgentInput.model_validate(fields)
+        found = RunAgentInput.model_validate(fields)
+        _check_calls(cast("list[dict[str, Any]]", fields["messages"]))
+        return found
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False, include_input=False)
         foreign = {
@@ -82,12 +99,12 @@ def _validate(fields: dict[str, Any]) -> RunAgentInput:
             and len(problem["loc"]) == 2
         }
         messages = cast("list[dict[str, Any]]", fields["messages"]) if foreign else []
-        if foreign and all(messages[at].get("role") in _OPTIONAL_ROLES for at in foreign):
+        if foreign and all(_is_optional(messages[at]) for at in foreign):
             kept = [message for at, message in enumerate(messages) if at not in foreign]
             return _validate({**fields, "messages": kept})
         # A value that may be several things fails as each of them; the deepest complaint is the one that was meant.
         path, kind, message = max(
-            ((_path(problem["loc"], fields), problem["type"], problem["msg"]) for problem in problems),
+            ((_path(problem, fields), problem["type"], problem["msg"]) for problem in problems),
             key=lambda found: found[0].count(".") + found[0].count("["),
         )
         if kind.startswith("union_tag"):
@@ -103,12 +120,13 @@ def _wording(kind: str, message: str) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _path(loc: Sequence[int | str], fields: object) -> str:
+def _path(problem: ErrorDetails, fields: object) -> str:
     """The place in the request; pydantic's names of union members are left out."""
+    loc = problem["loc"]
     path = ""
     place: Any = fields
     for at, part in enumerate(loc):
-        last = at == len(loc) - 1
+        missing = problem["type"] == "missing" and at == len(loc) - 1
         if isinstance(part, int):
             path += f"[{part}]"
             items = cast("list[Any]", place) if isinstance(place, list) else []
@@ -116,6 +134,6 @@ def _path(loc: Sequence[int | str], fields: object) -> str:
         elif isinstance(place, dict) and part in place:
             path += f".{part}" if path else part
             place = cast("dict[str, Any]", place)[part]
-        elif last and isinstance(place, dict):
+        elif missing and isinstance(place, dict):
             path += f".{part}" if path else part
     return path

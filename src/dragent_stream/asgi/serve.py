@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import dis
 import importlib
+import inspect
 import os
 import socket
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -84,18 +87,68 @@ def _import(module: str, name: str) -> Agent:
     except ModuleNotFoundError as error:
         if error.name and (module == error.name or module.startswith(error.name + ".")):
             raise ConversionError(f"there is no module {error.name!r} here or installed") from None
-        raise ConversionError(f"{module} needs {error.name!r}, which is not installed") from error
+        if error.name:
+            raise ConversionError(f"{module} needs {error.name!r}, which is not installed") from error
+        raise ConversionError(f"{module} cannot be imported: {error}") from error
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise ConversionError(
+            f"{module} cannot be imported: {type(error).__name__}: {error} ({place.filename}:{place.lineno})"
+        ) from error
     for part in name.split("."):
         if not hasattr(found, part):
             raise ConversionError(f"{module} has no {name!r}")
         found = getattr(found, part)
+    if problem := _no_agent(found, f"{module}:{name}"):
+        raise ConversionError(f"{module}:{name} is no agent: {problem}")
+    return langchain_source(found) if hasattr(found, "astream") else cast("Agent", found)
+
+
+def _no_agent(found: Any, target: str) -> str | None:
+    """Why every run of it would fail, and the remedy; None for what may be an agent."""
+    kind = type(found).__name__
+    if inspect.isclass(found):
+        return f"it is the class {found.__name__}; give an instance, or a function of the run input"
     if hasattr(found, "astream"):
-        return langchain_source(found)
+        return None
+    if inspect.isawaitable(found) or inspect.isasyncgen(found) or inspect.isgenerator(found):
+        return f"it is a {kind}, which can be used up once; give the function that makes it, without calling it"
     if not callable(found):
-        raise ConversionError(
-            f"{module}:{name} is no agent: it is a {type(found).__name__}, not a function of the run input"
-        )
-    return cast("Agent", found)
+        remedy = "; compile() it first" if callable(getattr(found, "compile", None)) else ""
+        return f"it is a {kind}, not a function of the run input{remedy}"
+    try:
+        signature = inspect.signature(found)
+    except (TypeError, ValueError):  # some builtins have none
+        return None
+    names = list(signature.parameters)
+    if names[:1] == ["scope"]:
+        return f"it is an ASGI application; serve it with: uvicorn {target}"
+    if names == ["environ", "start_response"]:
+        return "it is a WSGI application; an agent is a function of the run input"
+    try:
+        signature.bind(None)
+    except TypeError:
+        return f"it takes {', '.join(names) or 'nothing'}; an agent is a function of one argument, the run input"
+    if given := _given_always(found):
+        return f"it gives {given}, never a stream; yield chunks, or return an iterable of them"
+    return None
+
+
+def _given_always(function: Any) -> str | None:
+    """The type of what a function that is no generator returns on every way, where that is one text or nothing."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None or code.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR):
+        return None
+    given: set[str] = set()
+    before = None
+    for step in dis.get_instructions(code):
+        if step.opname == "RETURN_CONST":  # Python 3.12 and 3.13
+            given.add(type(step.argval).__name__)
+        elif step.opname == "RETURN_VALUE":
+            constant = before is not None and before.opname == "LOAD_CONST"
+            given.add(type(before.argval).__name__ if before is not None and constant else "?")
+        before = step
+    return given.pop() if len(given) == 1 and given <= {"NoneType", "str", "bytes", "int", "bool"} else None
 
 
 def run_server(

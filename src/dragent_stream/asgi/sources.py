@@ -5,13 +5,15 @@ Each function gives an agent for `create_app`: called with a run input, it gives
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ag_ui.core import RunAgentInput
 
 from dragent_stream.answer_body import reads_of_response
+from dragent_stream.asgi.graphs import check_graph, graph_parts
+from dragent_stream.asgi.langchain_history import langchain_messages, provider_of
 from dragent_stream.asgi.messages import chat_messages, chat_tools
 from dragent_stream.errors import ConversionError
 from dragent_stream.trace import read_trace, replay_trace
@@ -59,46 +61,39 @@ async def _openai_chunks(client: AsyncOpenAI, request: dict[str, Any]) -> AsyncG
             yield data
 
 
-def langchain_source(runnable: Any, *, config: Mapping[str, Any] | None = None) -> _Agent:
+def langchain_source(runnable: Any, *, config: Mapping[str, Any] | None = None, provider: str | None = None) -> _Agent:
     """A LangChain chat model or chain, or a LangGraph graph over `messages`.
 
-    A graph is streamed with `stream_mode="messages"`: the chunks of its models, and the results of its tools. What comes
-    from a node's return value instead (a whole message that was streamed before) is not repeated.
+    A graph is streamed with its subgraphs: the chunks of its models, the results of its tools, and the messages that its
+    nodes add. What a tool's own agent says is not shown, since it is no part of the conversation. If the graph has a
+    checkpointer, its state holds the client's conversation when a run begins, edits and deletions included, and what
+    the graph knows of a message beside its text is kept.
 
     Args:
         runnable: Anything with `astream`.
         config: The run's config; the thread is added as `configurable.thread_id`.
+        provider: Whose encrypted reasoning the client's history holds: "anthropic", "bedrock_converse", "google_genai" or
+            "openai" (Responses). Known for a chat model or a chain; to be said for a graph without a checkpointer.
     """
     if not hasattr(runnable, "astream"):
         raise ConversionError(f"a runnable has astream(); {type(runnable).__name__} has not")
+    is_graph = hasattr(runnable, "get_graph") and hasattr(runnable, "nodes")
+    if is_graph:
+        check_graph(runnable)
+    if provider is None:
+        provider = "" if is_graph else provider_of(runnable)
 
     def agent(run_input: RunAgentInput) -> AsyncIterator[Any]:
-        from langchain_core.messages import convert_to_messages
-
-        messages = convert_to_messages(cast("Any", chat_messages(run_input)))
+        messages = langchain_messages(run_input, provider)
         run_config: dict[str, Any] = {**(config or {})}
         run_config["configurable"] = {"thread_id": run_input.thread_id, **run_config.get("configurable", {})}
-        if hasattr(runnable, "get_graph") and hasattr(runnable, "nodes"):
-            return _graph_chunks(runnable, messages, run_config)
+        if is_graph:
+            return graph_parts(runnable, messages, run_config)
         tools = chat_tools(run_input)
         bound = runnable.bind_tools(tools) if tools and hasattr(runnable, "bind_tools") else runnable
         return bound.astream(messages, run_config)
 
     return agent
-
-
-async def _graph_chunks(graph: Any, messages: Iterable[Any], config: dict[str, Any]) -> AsyncGenerator[Any, None]:
-    stream = graph.astream({"messages": messages}, config, stream_mode="messages")
-    streamed: set[str] = set()
-    try:
-        async for message, _ in stream:
-            if message.type == "AIMessageChunk":
-                streamed.add(message.id)
-            elif message.type == "ai" and message.id in streamed:
-                continue
-            yield message
-    finally:
-        await stream.aclose()
 
 
 def trace_source(file: str | PathLike[str], *, speed: float | None = None) -> _Agent:

@@ -7,7 +7,8 @@ from typing import Any, Final, cast
 from pydantic import BaseModel
 
 from dragent_stream.chat_completions.objects import json_fields
-from dragent_stream.chunks import ToolCallDelta, text_and_reasoning
+from dragent_stream.chunk_record import ToolCallDelta
+from dragent_stream.content_parts import text_and_reasoning
 from dragent_stream.errors import ConversionError, UpstreamError
 from dragent_stream.tool_calls import ToolCall, TurnCalls
 

@@ -1,7 +1,9 @@
 """The command `dragent-stream`. Needs the extra `cli`.
 
-Exit codes: 0; 1 where `validate` found violations; 2 for bad input or usage; 130 after Ctrl-C. No input ends in a
-traceback: a message names the file, the line and the remedy.
+Exit codes: 0; 1 where `validate` found violations; 2 for bad input or usage, and where nothing of the input was
+understood; 130 after Ctrl-C, 143 after SIGTERM. No input ends in a traceback: a message names the file, the line and the
+remedy. A reader of standard output that goes away (`| head`) ends every verb without a word; the code is then that of
+what was found so far.
 """
 
 from __future__ import annotations
@@ -18,13 +20,16 @@ def main(args: Sequence[str] | None = None) -> int:
     Args:
         args: The arguments after the command's name; those of the process where None.
     """
-    try:
-        from dragent_stream.cli.app import run
-    except KeyboardInterrupt:
-        return 130
-    except ImportError as error:
-        from dragent_stream.errors import missing_extra
+    from dragent_stream.cli.signals import heard, interrupted
 
-        sys.stderr.write(f"dragent-stream: {missing_extra('cli', error)}\n")
-        return 2
-    return run(sys.argv[1:] if args is None else args)
+    with heard():
+        try:
+            from dragent_stream.cli.app import run
+        except KeyboardInterrupt as stop:
+            return interrupted(stop)
+        except ImportError as error:
+            from dragent_stream.errors import missing_extra
+
+            sys.stderr.write(f"dragent-stream: {missing_extra('cli', error)}\n")
+            return 2
+        return run(sys.argv[1:] if args is None else args)

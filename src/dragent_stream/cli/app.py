@@ -6,25 +6,22 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
-from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, cast
+from typing import Annotated, Any, cast
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
 
+from dragent_stream.cli.endings import Problems, verb
 from dragent_stream.cli.reading import open_recording, timed_events
 from dragent_stream.cli.screen import error_console, printable, say, screen
+from dragent_stream.cli.signals import abandon_stdout, raise_if_heard
 from dragent_stream.cli.writing import output
 from dragent_stream.errors import ConversionError, DragentStreamError, TraceFormatError, missing_extra
 
 __all__ = ("run",)
-
-P = ParamSpec("P")
 
 app = typer.Typer(
     name="dragent-stream",
@@ -54,50 +51,18 @@ def run(args: Sequence[str]) -> int:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")
+    code = 0
     try:
         app(list(args), prog_name="dragent-stream")
     except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    return 0
-
-
-def _verb(function: Callable[P, None]) -> Callable[P, None]:
-    """End a verb with an exit code and a message, whatever happens; typer would print tracebacks or lose the code."""
-
-    @wraps(function)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            function(*args, **kwargs)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # the reader has what it wanted (`| head`); the interpreter must not flush into the closed pipe on its way out
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        except KeyboardInterrupt:
-            raise typer.Exit(130) from None
-        except DragentStreamError as error:
-            say(str(error))
-            raise typer.Exit(2) from None
-        except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            say(f"{where}{error.strerror or error}")
-            raise typer.Exit(2) from None
-
-    return guarded
-
-
-class _Problems:
-    """Lines that could not be read: each is said, and the verb ends in 2."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self, error: TraceFormatError) -> None:
-        self.count += 1
-        say(str(error))
-
-    def end(self) -> None:
-        if self.count:
-            raise typer.Exit(2)
+        # typer and rich print helps and versions; for them a reader that goes away is a failure
+        left = isinstance(ended.__context__, BrokenPipeError)
+        code = 0 if left else ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        abandon_stdout()
+    return code
 
 
 def _version(wanted: bool) -> None:
@@ -123,7 +88,7 @@ def print_line(text: str) -> None:
 
 
 @app.command()
-@_verb
+@verb
 def convert(
     source: Annotated[str, typer.Argument(metavar="FILE|DIR|-", help="A trace, or a directory of traces.")],
     to: Annotated[To, typer.Option(help="Lines of JSON, or SSE frames.")] = To.JSONL,
@@ -143,10 +108,8 @@ def convert(
             raise ConversionError("a directory needs -o DIR, and ids are taken from the paths of its files")
         _convert_directory(Path(source), Path(target), to, not no_run, jobs)
         return
-    problems = _Problems()
-    with output(target) as write:
+    with Problems() as problems, output(target) as write:
         convert_one(source, write, to=to.value, run=not no_run, thread_id=thread_id, run_id=run_id, on_problem=problems)
-    problems.end()
 
 
 def _convert_directory(source: Path, target: Path, to: To, run: bool, workers: int) -> None:
@@ -167,7 +130,10 @@ def _convert_directory(source: Path, target: Path, to: To, run: bool, workers: i
             if outcome.problems:
                 failed.append(outcome)
 
-        convert_many(jobs, workers, on_outcome)
+        try:
+            convert_many(jobs, workers, on_outcome)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"what is whole in {target} is kept, run it again to go on") from None
     for outcome in sorted(failed, key=lambda outcome: outcome.source):
         for problem in outcome.problems:
             say(problem)
@@ -177,22 +143,26 @@ def _convert_directory(source: Path, target: Path, to: To, run: bool, workers: i
 
 
 @app.command()
-@_verb
+@verb
 def replay(
     source: Source,
-    speed: Annotated[float, typer.Option(min=0.0, help="2 is twice as fast; 0 is without pauses.")] = 1.0,
+    speed: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="2 is twice as fast; 0 is without pauses. 1 in a terminal, 0 elsewhere."),
+    ] = None,
 ) -> None:
-    """Play a recording in the terminal, at the pace it was recorded."""
+    """Play a recording, in the terminal at the pace it was recorded."""
     from dragent_stream.cli.replay import play
 
-    problems = _Problems()
-    with open_recording(source) as recording:
-        play(timed_events(recording, problems), screen(), speed=speed)
-    problems.end()
+    console = screen()
+    if speed is None:
+        speed = 1.0 if console.is_terminal else 0.0
+    with Problems() as problems, open_recording(source) as recording:
+        play(timed_events(recording, problems), console, speed=speed)
 
 
 @app.command()
-@_verb
+@verb
 def validate(
     source: Annotated[
         str | None,
@@ -215,19 +185,16 @@ def validate(
     if source is None:
         raise ConversionError("name a file to check, or - for stdin")
     run_input = None if request is None else _read_object(request, "RunAgentInput")
-    problems = _Problems()
-    found = events = 0
-    with open_recording(source) as recording:
+    events = 0
+    with Problems() as problems, open_recording(source) as recording:
         for item in validate_recording(recording, lifecycle=not no_run, run_input=run_input, on_problem=problems):
             if isinstance(item, Finding):
-                found += 1
+                problems.violations += 1
                 print_line(f"{recording.name}:{item.line}: {item.rule}: {item.message}")
             else:
                 events = item
+        found = problems.violations
         print_line(f"{recording.name}: {events} events, {found or 'no'} violation{'' if found == 1 else 's'}")
-    problems.end()
-    if found:
-        raise typer.Exit(1)
 
 
 def _read_object(path: str, what: str) -> dict[str, Any]:
@@ -241,7 +208,7 @@ def _read_object(path: str, what: str) -> dict[str, Any]:
 
 
 @app.command()
-@_verb
+@verb
 def show(
     source: Source,
     target: Annotated[
@@ -249,54 +216,24 @@ def show(
     ] = None,
 ) -> None:
     """Draw a recording as bars over time: messages, reasoning, calls and their results."""
+    from dragent_stream.cli.show import picture_kind, print_timeline, write_picture
     from dragent_stream.cli.timeline import timeline_of
 
-    suffix = Path(target).suffix.lower() if target is not None else ""
-    if target is not None and suffix not in (".svg", ".png", ".html"):
-        raise ConversionError(f"{target} must end in .svg, .png or .html")
-    problems = _Problems()
-    with open_recording(source) as recording:
-        events = list(timed_events(recording, problems))
-        title = Path(recording.name).name
-    line = timeline_of(events, clock=any(timed.clock for timed in events))
-    if target is None:
-        _print_timeline(line)
-    else:
-        _write_picture(line, title, target, suffix)
-    problems.end()
-
-
-def _write_picture(line: Any, title: str, target: str, suffix: str) -> None:
-    from dragent_stream.cli.picture import draw_html, draw_png, draw_svg
-
-    if suffix == ".png":
-        try:
-            picture = draw_png(line, title)
-        except ImportError as error:
-            raise missing_extra("cli", error) from error
-    else:
-        picture = (draw_svg if suffix == ".svg" else draw_html)(line, title).encode()
-    with output(target) as write:
-        write(picture)
-
-
-def _print_timeline(line: Any) -> None:
-    from dragent_stream.cli.picture import draw_text, summary
-
-    console = screen()
-    styles = {"text": "blue", "reasoning": "magenta", "call": "dark_orange", "step": "bright_black", "subagent": "cyan"}
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(no_wrap=True, max_width=20)
-    grid.add_column(no_wrap=True)
-    for kind, label, cells in draw_text(line, console.width - 24):
-        grid.add_row(Text(printable(label)), Text(cells, styles[kind]))
-    console.print(Text(printable(summary(line)), "dim"))
-    console.print(grid)
-    console.print(Text(printable(f"{line.terminal or 'no terminal event'} {line.error}".strip()), "bold"))
+    if target is not None:
+        picture_kind(target)
+    with Problems() as problems:
+        with open_recording(source) as recording:
+            events = list(timed_events(recording, problems))
+            title = Path(recording.name).name
+        line = timeline_of(events, clock=any(timed.clock for timed in events))
+        if target is None:
+            print_timeline(line, screen())
+        else:
+            write_picture(line, title, target)
 
 
 @app.command()
-@_verb
+@verb
 def record(
     url: Annotated[str, typer.Argument(metavar="URL", help="An OpenAI-compatible endpoint, e.g. http://host/v1.")],
     body: Annotated[str, typer.Option(metavar="FILE", help="The request's JSON body; stream is switched on.")],
@@ -315,7 +252,7 @@ def record(
 
 
 @app.command()
-@_verb
+@verb
 def synthesize(
     source: Annotated[str, typer.Argument(metavar="FILE|-", help="A complete chat.completion as JSON.")],
     usage: Annotated[bool, typer.Option("--usage", help="End with the chunk that carries the usage.")] = False,
@@ -338,28 +275,29 @@ def synthesize(
 
 
 @app.command()
-@_verb
+@verb
 def assemble(source: Source, target: Target = None) -> None:
     """Write the complete chat completion that a recorded stream adds up to."""
     from dragent_stream.chat_completions import ChatCompletionAssembler
     from dragent_stream.trace import read_trace
 
-    problems = _Problems()
     assembler = ChatCompletionAssembler()
-    with open_recording(source) as recording:
-        for item in read_trace(recording.lines, name=recording.name, on_problem=problems):
-            if item.kind == "chunk":
-                assembler.feed(item.value)
-            elif item.kind in ("error", "cut"):
-                problems(TraceFormatError(f"the stream failed: {item.value}", source=recording.name, line=item.line))
-    completion = assembler.finish()
-    with output(target) as write:
-        write(json.dumps(completion).encode() + b"\n")
-    problems.end()
+    with Problems() as problems:
+        with open_recording(source) as recording:
+            for item in read_trace(recording.lines, name=recording.name, on_problem=problems):
+                if item.kind == "chunk":
+                    assembler.feed(item.value)
+                elif item.kind in ("error", "cut"):
+                    problems(
+                        TraceFormatError(f"the stream failed: {item.value}", source=recording.name, line=item.line)
+                    )
+        completion = assembler.finish()
+        with output(target) as write:
+            write(json.dumps(completion).encode() + b"\n")
 
 
 @app.command()
-@_verb
+@verb
 def serve(
     target: Annotated[str, typer.Argument(metavar="AGENT", help="A trace, an endpoint's URL, or module:agent.")],
     model: Annotated[str | None, typer.Option(help="The endpoint's model.")] = None,
@@ -372,11 +310,16 @@ def serve(
     page: Annotated[bool, typer.Option(help="A chat page with an event timeline at /.")] = True,
     coalesce_ms: Annotated[float, typer.Option(min=0.0, help="Milliseconds that deltas may wait to be merged.")] = 16.0,
     allow_origin: Annotated[list[str] | None, typer.Option(help="A site that may use this one (CORS).")] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="A further name that requests may use; without it, on loopback only loopback's names."),
+    ] = None,
     expose_errors: Annotated[bool, typer.Option("--expose-errors", help="Send exception texts to clients.")] = False,
 ) -> None:
     """Serve an agent to AG-UI clients."""
     try:
         from dragent_stream.asgi.app import create_app
+        from dragent_stream.asgi.hosts import hosts_for_bind
         from dragent_stream.asgi.serve import resolve_agent, run_server
     except ImportError as error:
         raise error if isinstance(error, DragentStreamError) else missing_extra("asgi", error) from error
@@ -390,6 +333,7 @@ def serve(
         page=page,
         coalesce_ms=coalesce_ms,
         allow_origins=allow_origin or (),
+        allowed_hosts=hosts_for_bind(host, allow_host),
         expose_errors=expose_errors,
         title=Path(target).name or target,
     )
@@ -399,10 +343,11 @@ def serve(
         port,
         announce=lambda url: say(f"serving {target} at {url}{path}" + (f", the page at {url}/" if page else "")),
     )
+    raise_if_heard()
 
 
 @fabric.command()
-@_verb
+@verb
 def init(
     adapter_id: Annotated[str, typer.Argument(metavar="ID", help="What HarnessConfig.adapter_id names.")],
     module: Annotated[str | None, typer.Option(help="The module that ends in serve_adapter(...).")] = None,

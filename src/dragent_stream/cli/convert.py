@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import multiprocessing
 import os
-import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from itertools import islice
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Literal
 
 from dragent_stream.cli.reading import Problem, open_recording
-from dragent_stream.cli.writing import Write, output
+from dragent_stream.cli.signals import unheard
+from dragent_stream.cli.writing import Write, begun, output
 from dragent_stream.errors import ConversionError, DragentStreamError, TraceFormatError
 from dragent_stream.trace import convert_trace
 
@@ -107,7 +110,7 @@ def convert_file(job: Job) -> Outcome:
     events = 0
     try:
         Path(job.target).parent.mkdir(parents=True, exist_ok=True)
-        with output(f"{job.target}.partial") as write:
+        with output(str(_unproven(job))) as write:
             events = convert_one(
                 job.source,
                 write,
@@ -118,12 +121,17 @@ def convert_file(job: Job) -> Outcome:
                 on_problem=lambda error: problems.append(str(error)),
             )
         if not problems:
-            os.replace(f"{job.target}.partial", job.target)
+            os.replace(_unproven(job), job.target)
     except DragentStreamError as error:
         problems.append(str(error))
     except OSError as error:
         problems.append(f"{error.filename or job.source}: {error.strerror or error}")
     return Outcome(job.source, events, tuple(problems))
+
+
+def _unproven(job: Job) -> Path:
+    """The output's name until everything has turned out readable."""
+    return Path(f"{job.target}.partial")
 
 
 def plan_jobs(directory: Path, target: Path, *, to: Format, run: bool) -> tuple[list[Job], int]:
@@ -181,33 +189,59 @@ def convert_many(jobs: Iterable[Job], workers: int, on_outcome: Callable[[Outcom
         jobs: The jobs; they are taken as the pool has room for them.
         workers: Processes.
         on_outcome: Called with each outcome, in the order the jobs end.
+
+    Raises:
+        ConversionError: A process was killed. As after any other exception, Ctrl-C included, whole outputs stay, what was
+            begun is removed, and no process is left.
     """
     if workers == 1:
         for job in jobs:
             on_outcome(convert_file(job))
         return
     waiting = iter(jobs)
+    others = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_ignore_interrupt)
-    running: set[Future[list[Outcome]]] = set()
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker)
+    running: dict[Future[list[Outcome]], list[Job]] = {}
+    started: set[BaseProcess] = set()
     try:
         while True:
-            running.update(
-                pool.submit(_convert_batch, batch) for batch in _batches(waiting, workers * 2 - len(running))
-            )
+            for batch in _batches(waiting, workers * 2 - len(running)):
+                with unheard():
+                    running[pool.submit(_convert_batch, batch)] = batch
+            started.update(multiprocessing.active_children())
             if not running:
                 break
-            ended, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in ended:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
                 for outcome in future.result():
                     on_outcome(outcome)
-    finally:
-        pool.shutdown(cancel_futures=True)
+                del running[future]
+    except BaseException as error:
+        _abandon(pool, started.union(multiprocessing.active_children()) - others, running.values())
+        if isinstance(error, BrokenProcessPool):
+            raise ConversionError(
+                "a process of --jobs was killed, perhaps for want of memory; run it again, with fewer jobs: "
+                "it goes on behind the outputs that are whole"
+            ) from None
+        raise
+    pool.shutdown()
+
+
+def _abandon(pool: ProcessPoolExecutor, workers: Iterable[BaseProcess], batches: Iterable[list[Job]]) -> None:
+    """End the workers at once, in the middle of whatever they do, and remove what they have begun."""
+    workers = list(workers)
+    for worker in workers:
+        worker.kill()
+    pool.shutdown(cancel_futures=True)
+    for worker in workers:
+        worker.join()
+        for job in itertools.chain.from_iterable(batches):
+            begun(_unproven(job), worker.pid or 0).unlink(missing_ok=True)
 
 
 def _batches(jobs: Iterator[Job], count: int) -> Iterator[list[Job]]:
     for _ in range(count):
-        batch = list(islice(jobs, _BATCH))
+        batch = list(itertools.islice(jobs, _BATCH))
         if not batch:
             return
         yield batch
@@ -217,6 +251,7 @@ def _convert_batch(batch: list[Job]) -> list[Outcome]:
     return [convert_file(job) for job in batch]
 
 
-def _ignore_interrupt() -> None:
-    # Ctrl-C reaches every process of the terminal; the parent decides
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _begin_worker() -> None:
+    """End this process with the one that started it, however that ends."""
+    if parent := multiprocessing.parent_process():
+        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()

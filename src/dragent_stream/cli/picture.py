@@ -218,7 +218,8 @@ def draw_png(line: Timeline, title: str) -> bytes:
     """
     import resvg_py
 
-    return bytes(resvg_py.svg_to_bytes(svg_string=draw_svg(line, title), zoom=2.0))
+    # before 0.3.1 zoom must be an int
+    return bytes(resvg_py.svg_to_bytes(svg_string=draw_svg(line, title), zoom=2))
 
 
 def draw_text(line: Timeline, width: int) -> Iterator[tuple[Kind, str, str]]:

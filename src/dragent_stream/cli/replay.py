@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.live import Live
@@ -89,7 +90,7 @@ class Conversation:
             case "RUN_ERROR":
                 self._ending = ("failed", "bold red")
                 self._entries.append(
-                    _Entry("error", str(event.get("code") or "error"), [str(event.get("message", ""))])
+                    _Entry("error", str(event.get("code") or "error"), [str(event.get("message", ""))], open=False)
                 )
             case _:
                 pass
@@ -116,8 +117,15 @@ class Conversation:
         """Draw the conversation; `whole` where nothing may be left out."""
         return Group(*(_draw(entry, whole) for entry in self._entries))
 
+    def texts(self, first: int) -> Iterator[tuple[str, bool]]:
+        """Each entry from `first` on as plain text, and whether it is whole: an entry only grows until it is."""
+        for entry in islice(self._entries, first, None):
+            whole = not entry.open and (entry.kind != "call" or entry.result is not None)
+            yield _draw(entry, True, growing=not whole).plain, whole
 
-def _draw(entry: _Entry, whole: bool) -> Text:
+
+def _draw(entry: _Entry, whole: bool, growing: bool = False) -> Text:
+    """Draw an entry: `whole` where nothing may be left out, `growing` without what stands there only for a while."""
     said = entry.text()
     if not whole and len(said) > _SHOWN:
         said = "…" + said[-_SHOWN:]
@@ -129,13 +137,13 @@ def _draw(entry: _Entry, whole: bool) -> Text:
         line.append(" " + printable(said))
         if entry.result is not None:
             line.append("\n  ✓ ", "green").append(printable(entry.result) or "(empty)")
-        elif not entry.open:
+        elif not entry.open and not growing:
             line.append("  at work …", "dim")
     elif entry.kind != "step":
         line.append("\n  " + printable(said).replace("\n", "\n  "), "italic dim" if entry.kind == "reasoning" else "")
     elif not entry.open:
         line.append(" done", "dim")
-    if entry.open and entry.kind in ("assistant", "reasoning", "call") and entry.result is None:
+    if not growing and entry.open and entry.kind in ("assistant", "reasoning", "call") and entry.result is None:
         line.append("▌", "dim")
     return line
 
@@ -159,7 +167,7 @@ def play(events: Iterable[TimedEvent], console: Console, *, speed: float = 1.0) 
 
     Args:
         events: The recording. Where it has no clock, 50 events make a second.
-        console: Where to; if it is no terminal, only the end is written, at once.
+        console: Where to; if it is no terminal, what is said is written as it grows, once.
         speed: 2 plays twice as fast; 0 without pauses.
 
     Returns:
@@ -167,40 +175,82 @@ def play(events: Iterable[TimedEvent], console: Console, *, speed: float = 1.0) 
     """
     recording = list(events)
     conversation = Conversation()
-    if not console.is_terminal or not recording:
-        for timed in recording:
-            conversation.feed(timed.event)
-        console.print(conversation.draw(whole=True))
-        console.print(conversation.end_line())
+    if not console.is_terminal:
+        pipe = _Pipe(conversation, console)
+        for _ in _paced(recording, conversation, speed):
+            pipe.write()
+        pipe.end()
         return conversation
-    clock = any(timed.clock for timed in recording)
-    scale = 1.0 if clock else 0.02
-    total = max(timed.time for timed in recording) * scale
-    begun = time.monotonic()
+    scale = _scale(recording)
+    total = max((timed.time for timed in recording), default=0.0) * scale
 
     def picture(done: int, at: float) -> _Tail:
         foot = Table.grid(padding=(0, 1), expand=True)
         foot.add_column(ratio=1)
         foot.add_column(no_wrap=True)
         bar = ProgressBar(total=max(len(recording), 1), completed=done)
-        clocked = f"{at:6.2f} s of {total:.2f} s" if clock else "no clock"
+        clocked = f"{at:6.2f} s of {total:.2f} s" if scale == 1.0 else "no clock"
         foot.add_row(bar, Text(f"{clocked}  ·  {done}/{len(recording)} events  ·  x{speed:g}", "dim"))
         return _Tail(conversation.draw(), foot)
 
     with Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
-        drawn = 0.0
-        for done, timed in enumerate(recording, 1):
-            at = timed.time * scale
-            if speed > 0:
-                while (left := begun + at / speed - time.monotonic()) > 0:
-                    time.sleep(min(left, 1 / _FRAMES_PER_SECOND))
-                    if left > 1 / _FRAMES_PER_SECOND:
-                        played = (time.monotonic() - begun) * speed
-                        live.update(picture(done - 1, min(played, at)), refresh=True)
-            conversation.feed(timed.event)
-            if time.monotonic() - drawn >= 1 / _FRAMES_PER_SECOND or done == len(recording):
-                drawn = time.monotonic()
-                live.update(picture(done, at), refresh=True)
+        for done, at in _paced(recording, conversation, speed):
+            live.update(picture(done, at), refresh=True)
     console.print(conversation.draw(whole=True))
     console.print(conversation.end_line())
     return conversation
+
+
+def _scale(recording: list[TimedEvent]) -> float:
+    """Seconds per unit of the recording's time."""
+    return 1.0 if any(timed.clock for timed in recording) else 0.02
+
+
+def _paced(recording: list[TimedEvent], conversation: Conversation, speed: float) -> Iterator[tuple[int, float]]:
+    """Feed the conversation at the recorded pace; gives (events so far, seconds of the recording) for every picture."""
+    scale, begun, drawn = _scale(recording), time.monotonic(), 0.0
+    for done, timed in enumerate(recording, 1):
+        at = timed.time * scale
+        if speed > 0:
+            while (left := begun + at / speed - time.monotonic()) > 0:
+                if left > 1 / _FRAMES_PER_SECOND:
+                    yield done - 1, min((time.monotonic() - begun) * speed, at)
+                time.sleep(min(left, 1 / _FRAMES_PER_SECOND))
+        conversation.feed(timed.event)
+        if time.monotonic() - drawn >= 1 / _FRAMES_PER_SECOND or done == len(recording):
+            drawn = time.monotonic()
+            yield done, at
+
+
+class _Pipe:
+    """Writes a conversation to what cannot be redrawn: entry after entry, each as far as it has grown."""
+
+    def __init__(self, conversation: Conversation, console: Console) -> None:
+        self._conversation = conversation
+        self._console = console
+        self._entry = 0
+        self._written = 0
+
+    def write(self) -> None:
+        """Write what has come since the last time."""
+        for text, whole in self._conversation.texts(self._entry):
+            self._put(text[self._written :])
+            self._written = len(text)
+            if not whole:
+                break
+            self._next()
+        self._console.file.flush()
+
+    def end(self) -> None:
+        """Write what never became whole, and how the run ended."""
+        for entry in islice(self._conversation.draw(whole=True).renderables, self._entry, None):
+            self._put(str(entry)[self._written :])
+            self._next()
+        self._put(f"{self._conversation.end_line()}\n")
+
+    def _put(self, text: str) -> None:
+        self._console.file.write(text)
+
+    def _next(self) -> None:
+        self._put("\n")
+        self._entry, self._written = self._entry + 1, 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import suppress
 
 from rich.console import Console
 
@@ -17,9 +18,15 @@ def printable(text: str) -> str:
     return _UNFIT.sub("\ufffd", text)
 
 
+class _Screen(Console):
+    def on_broken_pipe(self) -> None:
+        """Let the verb end as it does for every other output; rich would end the process with 1."""
+        raise BrokenPipeError
+
+
 def screen() -> Console:
     """Return the console of standard output, which takes text as it is: no markup, no emoji codes."""
-    return Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
+    return _Screen(file=sys.stdout, markup=False, emoji=False, highlight=False)
 
 
 def error_console() -> Console:
@@ -28,5 +35,6 @@ def error_console() -> Console:
 
 
 def say(message: str) -> None:
-    """Write one line to standard error."""
-    sys.stderr.write(f"dragent-stream: {printable(message)}\n")
+    """Write one line to standard error; nothing happens where nobody listens any more."""
+    with suppress(BrokenPipeError):
+        sys.stderr.write(f"dragent-stream: {printable(message)}\n")

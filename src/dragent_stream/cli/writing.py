@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ("Write", "output")
+__all__ = ("Write", "begun", "output")
 
 Write = Callable[[bytes], object]
 
@@ -32,7 +32,7 @@ def output(path: str | None) -> Generator[Write]:
     target = Path(path)
     if not target.parent.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, "no such directory", str(target.parent))
-    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    beside = begun(target, os.getpid())
     try:
         with beside.open("wb") as file:
             yield file.write
@@ -40,3 +40,8 @@ def output(path: str | None) -> Generator[Write]:
     finally:
         with suppress(FileNotFoundError):
             beside.unlink()
+
+
+def begun(target: Path, process: int) -> Path:
+    """Where a process writes what will be named `target`."""
+    return target.with_name(f".{target.name}.{process}.part")

@@ -18,13 +18,14 @@ from typing import Any, Protocol, TypeVar
 
 from ag_ui.core import BaseEvent, RunAgentInput
 
+from dragent_stream.error_text import error_text
 from dragent_stream.errors import UpstreamError
 from dragent_stream.events import ModelEvents, WireEvents
 from dragent_stream.fabric.contract import field
 from dragent_stream.ledger import RunLedger
 from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
 from dragent_stream.run import ledger_for
-from dragent_stream.stream_converter import ChunkConverter, error_text
+from dragent_stream.stream_converter import ChunkConverter
 from dragent_stream.usage import Usage
 
 __all__ = [

@@ -21,10 +21,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from dragent_stream.chunks import Chunk, ChunkReader, ToolCallDelta, text_and_reasoning
+from dragent_stream.chunk_record import Chunk, ToolCallDelta
+from dragent_stream.chunks import ChunkReader
+from dragent_stream.content_parts import result_text, text_and_reasoning
 from dragent_stream.errors import ConversionError, UpstreamError
 from dragent_stream.fabric.contract import FabricStreamError, chunk_problem, encode_chunk
 from dragent_stream.fabric.split import split_chunk
@@ -76,9 +78,9 @@ class ChunkNormalizer:
             UpstreamError: The chunk reports a failure of the upstream.
             ConversionError: The chunk cannot be made to fit one record.
         """
-        fields = self._fields(chunk)
-        if fields is None:
-            return []
+        return [ready for fields in self._fields(chunk) for ready in self._ready(fields)]
+
+    def _ready(self, fields: Json) -> list[ReadyChunk]:
         if chunk_problem(fields) is not None or _is_odd(fields):
             fields = self._repaired(fields)
         self._remember(fields)
@@ -100,48 +102,44 @@ class ChunkNormalizer:
             raise ConversionError(f"a chunk does not fit one record of Fabric: {error}") from None
         return [ReadyChunk(piece, encode_chunk(piece)) for piece in pieces]
 
-    def _fields(self, chunk: object) -> Json | None:
-        """The chunk as a mapping in the shape of a completion chunk, or of something close to it."""
-        if chunk is None:
-            return None
-        if isinstance(chunk, tuple):
-            pair = cast("tuple[object, ...]", chunk)
-            return self._fields(pair[0]) if len(pair) == 2 else self._from_message(pair)
+    def _fields(self, chunk: object) -> Sequence[Json]:
+        """The chunk as mappings in the shape of a completion chunk, or of something close to it."""
+        if chunk is None or chunk == "":
+            return ()
         if isinstance(chunk, str):
-            return {"choices": [{"index": 0, "delta": {"content": chunk}}]} if chunk else None
+            return ({"choices": [{"index": 0, "delta": {"content": chunk}}]},)
         if isinstance(chunk, Mapping):
             fields: Json = dict(cast("Mapping[str, Any]", chunk))
-        elif callable(dump := getattr(chunk, "model_dump", None)):
-            if "choices" not in getattr(chunk, "__dict__", {}):
-                return self._from_message(chunk)
+        elif callable(dump := getattr(chunk, "model_dump", None)) and "choices" in getattr(chunk, "__dict__", {}):
             fields = cast("Json", dump(mode="json", exclude_none=True, warnings=False))
         else:
-            return self._from_message(chunk)
+            return self._from_records(chunk)
         if fields.get("error") or ("choices" not in fields and "delta" not in fields):
-            record = self._reader.read(fields)
-            if record is None:
-                return None
-            if record.error is not None:
-                raise UpstreamError(str(record.error))
-            if "choices" not in fields and isinstance(fields.get("type"), str):
-                return self._rewritten(record)
+            rewritten = self._from_records(fields)
+            if ("choices" not in fields and isinstance(fields.get("type"), str)) or not rewritten:
+                return rewritten
         if "delta" in fields and "choices" not in fields:
             fields["choices"] = [{"delta": fields.pop("delta"), "finish_reason": fields.pop("finish_reason", None)}]
-        return fields
+        return (fields,)
 
-    def _from_message(self, message: object) -> Json | None:
-        record = self._reader.read(message)
-        if record is None:
-            return None
-        if record.error is not None:
-            raise record.error
-        return self._rewritten(record)
+    def _from_records(self, chunk: object) -> Sequence[Json]:
+        rewritten: list[Json] = []
+        for record in self._reader.read(chunk):
+            if record.error is not None:
+                raise UpstreamError(str(record.error))
+            if (fields := self._rewritten(record)) is not None:
+                rewritten.append(fields)
+        return rewritten
 
     def _rewritten(self, record: Chunk) -> Json | None:
         """A completion chunk that says what a LangChain message says."""
         delta: Json = {}
         if record.tool_result is not None:
-            delta = {"role": "tool", "tool_call_id": record.tool_result[0], "content": record.tool_result[1]}
+            delta = {
+                "role": "tool",
+                "tool_call_id": record.tool_result.call_id,
+                "content": result_text(record.tool_result.content),
+            }
         if record.reasoning:
             delta["reasoning_content"] = record.reasoning
         if record.text:

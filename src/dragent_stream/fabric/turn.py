@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from dragent_stream.answer_body import chunks_of_bodies
+from dragent_stream.error_text import error_text
 from dragent_stream.errors import ConversionError, UpstreamError
 from dragent_stream.fabric.contract import INVALID_CHUNK, OVERSIZED_CHUNK
 from dragent_stream.fabric.deadline import TurnDeadline
 from dragent_stream.fabric.normalize import ChunkNormalizer, ReadyChunk
 from dragent_stream.fabric.summary import TurnSummary
 from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
-from dragent_stream.stream_converter import ChunkSource, Upstream, error_text
+from dragent_stream.stream_converter import ChunkSource, Upstream
 
 __all__ = ["Lifespan", "Prepare", "StreamTarget", "TurnOutcome", "TurnSource"]
 

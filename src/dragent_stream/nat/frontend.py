@@ -9,6 +9,7 @@ from pydantic import Field
 from dragent_stream.errors import DragentStreamError
 from dragent_stream.nat.identity import DEFAULT_KEY_VARIABLE
 from dragent_stream.nat.imports import Config, FastApiFrontEndConfig, register_front_end
+from dragent_stream.nat.names import FRONT_END
 
 __all__ = ["DragentStreamFrontEndConfig", "FrontEndError", "check_agent", "check_port"]
 
@@ -17,7 +18,7 @@ class FrontEndError(DragentStreamError):
     """The front end cannot start; says what to change."""
 
 
-class DragentStreamFrontEndConfig(FastApiFrontEndConfig, name="dragent_stream"):
+class DragentStreamFrontEndConfig(FastApiFrontEndConfig, name=FRONT_END):
     """NAT's FastAPI settings, and those of the AG-UI route."""
 
     agui_path: str = Field(default="/agui", description="Path of the AG-UI route (POST a RunAgentInput, read SSE).")

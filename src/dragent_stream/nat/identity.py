@@ -11,11 +11,10 @@ import hmac
 import os
 from typing import Any
 
-import jwt
 from starlette.requests import HTTPConnection
 
 from dragent_stream.errors import DragentStreamError
-from dragent_stream.nat.imports import SessionManager, UserInfo, UserManager
+from dragent_stream.nat.imports import SessionManager, UserInfo, UserManager, jwt
 
 __all__ = ["AUTHORIZATION_CONTEXT", "DEFAULT_KEY_VARIABLE", "IdentityError", "configure", "patch", "request_user"]
 

@@ -1,6 +1,7 @@
 """The one place that knows where NAT keeps its names, and which versions are served.
 
-Everything else in this package imports NAT through here, so a move inside NAT is one changed line.
+Everything else in this package imports NAT, and what else the extra brings, through here: a move inside NAT is one
+changed line, and what is absent is said in one way.
 """
 
 from importlib import metadata
@@ -43,6 +44,7 @@ __all__ = [
     "UserManager",
     "WorkflowBuilder",
     "check_version",
+    "jwt",
     "register_configure_hook",
     "register_front_end",
     "register_function",
@@ -76,6 +78,7 @@ def check_version(version: str) -> tuple[int, int]:
 try:
     NAT_VERSION = check_version(metadata.version("nvidia-nat-core"))
 
+    import jwt
     from langchain_core.callbacks import BaseCallbackHandler
     from langchain_core.runnables import Runnable, RunnableLambda
     from langchain_core.tracers.context import register_configure_hook

@@ -7,7 +7,6 @@ stand, and strings would silently give other schemas.
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextvars import ContextVar
-from importlib.metadata import entry_points
 from typing import Any
 
 from ag_ui.core import BaseEvent
@@ -33,6 +32,7 @@ from dragent_stream.nat.imports import (
     tool_calling_agent_workflow,
 )
 from dragent_stream.nat.messages import with_message_ids
+from dragent_stream.nat.names import PER_USER_AGENT, PUBLISHED_PER_USER_AGENT, SHARED_AGENT, published_name_is_free
 from dragent_stream.response import DRAgentEventResponse
 from dragent_stream.stream_converter import convert_chunks_to_agui_events
 
@@ -59,21 +59,20 @@ class _AgentConfig(ToolCallAgentWorkflowConfig):
         return self
 
 
-class DragentPerUserToolCallingAgentConfig(_AgentConfig, name="dragent_per_user_tool_calling_agent"):
+class DragentPerUserToolCallingAgentConfig(_AgentConfig, name=PER_USER_AGENT):
     """A tool-calling agent with its own tools and state for each user; its stream is AG-UI."""
 
 
-class PerUserToolCallingAgentConfig(_AgentConfig, name="per_user_tool_calling_agent"):
+class PerUserToolCallingAgentConfig(_AgentConfig, name=PUBLISHED_PER_USER_AGENT):
     """The same, under the name of the published design."""
 
 
 PER_USER_CONFIGS: list[type[_AgentConfig]] = [DragentPerUserToolCallingAgentConfig]
-# NAT refuses a `_type` that two packages offer, so a name that datarobot-genai has taken stays its own.
-if not entry_points(group="nat.plugins", name="per_user_tool_calling_agent"):
+if published_name_is_free():
     PER_USER_CONFIGS.append(PerUserToolCallingAgentConfig)
 
 
-class ToolCallingAgentConfig(_AgentConfig, name="dragent_tool_calling_agent"):
+class ToolCallingAgentConfig(_AgentConfig, name=SHARED_AGENT):
     """A tool-calling agent that all users share; its stream is AG-UI."""
 
 

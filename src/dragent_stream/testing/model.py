@@ -4,52 +4,29 @@ It is a real HTTP server, so that a client library, its retries and its broken c
 the standard library is used: the module runs in any environment.
 
 ```python
-async with ScriptedModel([[text_chunk("Hel"), text_chunk("lo"), finish_chunk()]]) as model:
+async with ScriptedModel([["Hel", "lo"], [tool_call_chunk("{}", call_id="c", name="f"), finish_chunk("tool_calls")]]) as model:
     client = openai.AsyncOpenAI(base_url=model.base_url, api_key="none")
 ```
+
+Routes: `POST /v1/chat/completions` takes the next turn; `GET /v1/models` and `GET /v1/models/{id}` take none and are not
+among the requests; everything else is a 404.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias, cast
 
-__all__ = ("Cut", "Fail", "Hold", "ModelRequest", "Pause", "ScriptedModel", "Turn")
+from dragent_stream.testing.script import Cut, Entry, Fail, Hold, Pause, Raw, ScriptError, Turn, read_script, read_turn
 
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Wait some seconds before the next chunk."""
-
-    seconds: float
+__all__ = ("Cut", "Fail", "Hold", "ModelRequest", "Pause", "Raw", "ScriptError", "ScriptedModel", "Turn")
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Wait until the test sets the event, or for ever: until the client has gone."""
-
-    until: asyncio.Event | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Fail:
-    """Answer with an HTTP error; it must be the first entry of its turn."""
-
-    status: int = 500
-    message: str = "the model is down"
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Close the connection in the middle of the answer, without its end."""
-
-
-Turn = Iterable[Mapping[str, Any] | Pause | Hold | Fail | Cut]
-"""One answer: chunks as they go over the wire, and what happens between them."""
+_MODEL = {"id": "test-model", "object": "model", "created": 0, "owned_by": "dragent_stream"}
 
 
 @dataclass(eq=False, slots=True)
@@ -87,19 +64,23 @@ class ScriptedModel:
     """
 
     def __init__(
-        self, turns: Sequence[Turn] | Callable[[ModelRequest], Turn | Awaitable[Turn]], *, port: int = 0
+        self, turns: Iterable[Turn] | Callable[[ModelRequest], Turn | Awaitable[Turn]], *, port: int = 0
     ) -> None:
         """Prepare the script.
 
         Args:
             turns: The answers in the order in which they are asked for, or a function from the request to its answer
-                (needed where requests arrive at the same time). A request past the script's end is answered with
-                HTTP 500.
+                (needed where requests arrive at the same time). A request past the script's end is answered with an
+                HTTP 500 that says so, and that openai's client does not repeat.
             port: The port on the loopback address; 0 takes a free one.
+
+        Raises:
+            ScriptError: What a turn holds is no chunk and none of the entries above.
         """
         self.requests: list[ModelRequest] = []
         self.arrivals: asyncio.Queue[ModelRequest] = asyncio.Queue()
-        self._turns = turns
+        self._turns = turns if callable(turns) else read_script(turns)
+        self._taken = 0
         self._port = port
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -136,13 +117,20 @@ class ScriptedModel:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            request = await _read_request(reader)
+            method, request, problem = await _read_request(reader)
+            if refusal := problem or _routed(method, request.path):
+                await _write_json(writer, *refusal)
+                return
             self.requests.append(request)
             self.arrivals.put_nowait(request)
-            turn = await self._turn_for(request)
+            try:
+                turn = await self._turn_for(request)
+            except ScriptError as error:
+                await _write_json(writer, *_refusal(500, str(error), "script_error"), "x-should-retry: false\r\n")
+                return
             # A client that waits for an answer sends nothing, so the end of its side means that it has gone.
             gone = asyncio.ensure_future(reader.read())
-            answer = asyncio.ensure_future(_answer(request, list(turn), writer))
+            answer = asyncio.ensure_future(_answer(request, turn, writer))
             try:
                 await asyncio.wait({gone, answer}, return_when=asyncio.FIRST_COMPLETED)
                 if answer.done():
@@ -158,33 +146,58 @@ class ScriptedModel:
         finally:
             writer.close()
 
-    async def _turn_for(self, request: ModelRequest) -> Turn:
+    async def _turn_for(self, request: ModelRequest) -> list[Entry]:
+        self._taken += 1
         if callable(self._turns):
             turn = self._turns(request)
-            return await turn if isinstance(turn, Awaitable) else turn
-        place = len(self.requests) - 1
-        if place >= len(self._turns):
-            return [Fail(message=f"the script has {len(self._turns)} turns, and this is request {place + 1}")]
-        return self._turns[place]
+            return read_turn(await turn if isinstance(turn, Awaitable) else turn, self._taken)
+        if self._taken > len(self._turns):
+            raise ScriptError(f"the script has {len(self._turns)} turns, and this is request {self._taken}")
+        return self._turns[self._taken - 1]
 
 
-async def _read_request(reader: asyncio.StreamReader) -> ModelRequest:
+_Refusal: TypeAlias = tuple[int, Mapping[str, Any]]
+
+
+def _refusal(status: int, message: str, kind: str = "invalid_request_error") -> _Refusal:
+    return status, {"error": {"message": message, "type": kind, "param": None, "code": None}}
+
+
+def _routed(method: str, path: str) -> _Refusal | None:
+    """What a request gets that asks for no completion; None for one that does."""
+    route = path.partition("?")[0].rstrip("/")
+    if route == "/v1/chat/completions":
+        return None if method == "POST" else _refusal(405, f"{method} is not allowed here; POST a chat completion")
+    if method == "GET" and route == "/v1/models":
+        return 200, {"object": "list", "data": [_MODEL]}
+    if method == "GET" and route.startswith("/v1/models/"):
+        return 200, _MODEL | {"id": route.removeprefix("/v1/models/")}
+    return _refusal(404, f"no route {method} {route or '/'}; the scripted model has POST /v1/chat/completions")
+
+
+async def _read_request(reader: asyncio.StreamReader) -> tuple[str, ModelRequest, _Refusal | None]:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     headers: dict[str, str] = {}
     for line in head[1:]:
         name, _, value = line.partition(":")
         if name:
             headers[name.lower()] = value.strip()
-    body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return ModelRequest(path=head[0].split(" ")[1], headers=headers, body=json.loads(body or b"{}"))
+    content = await reader.readexactly(int(headers.get("content-length", "0")))
+    method, path = head[0].split(" ")[:2]
+    try:
+        body: object = json.loads(content or b"{}")
+    except ValueError:
+        body = None
+    request = ModelRequest(path=path, headers=headers, body={})
+    if not isinstance(body, dict):
+        return method, request, _refusal(400, "the body is no JSON object")
+    request.body = cast("dict[str, Any]", body)
+    return method, request, None
 
 
-async def _answer(
-    request: ModelRequest, turn: list[Mapping[str, Any] | Pause | Hold | Fail | Cut], writer: asyncio.StreamWriter
-) -> None:
+async def _answer(request: ModelRequest, turn: list[Entry], writer: asyncio.StreamWriter) -> None:
     if turn and isinstance(turn[0], Fail):
-        error = {"error": {"message": turn[0].message, "type": "server_error"}}
-        await _write_json(writer, turn[0].status, error)
+        await _write_json(writer, *_refusal(turn[0].status, turn[0].message, "server_error"))
     elif request.body.get("stream"):
         await _stream(request, turn, writer)
     else:
@@ -194,9 +207,7 @@ async def _answer(
     request.answered.set()
 
 
-async def _stream(
-    request: ModelRequest, turn: list[Mapping[str, Any] | Pause | Hold | Fail | Cut], writer: asyncio.StreamWriter
-) -> None:
+async def _stream(request: ModelRequest, turn: list[Entry], writer: asyncio.StreamWriter) -> None:
     writer.write(
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
     )
@@ -205,6 +216,9 @@ async def _stream(
         if isinstance(entry, Cut):
             await writer.drain()
             raise ConnectionAbortedError
+        if isinstance(entry, Raw):
+            _write_part(writer, entry.data)
+            await writer.drain()
         if isinstance(entry, Mapping):
             _write_part(writer, b"data: " + json.dumps(entry).encode() + b"\n\n")
             request.chunks_sent += 1
@@ -225,9 +239,9 @@ def _write_part(writer: asyncio.StreamWriter, part: bytes) -> None:
     writer.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
 
 
-async def _write_json(writer: asyncio.StreamWriter, status: int, body: Mapping[str, Any]) -> None:
+async def _write_json(writer: asyncio.StreamWriter, status: int, body: Mapping[str, Any], more: str = "") -> None:
     content = json.dumps(body).encode()
-    head = f"HTTP/1.1 {status} Scripted\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n"
+    head = f"HTTP/1.1 {status} Scripted\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n{more}"
     writer.write(head.encode() + b"connection: close\r\n\r\n" + content)
     await writer.drain()
 

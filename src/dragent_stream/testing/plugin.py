@@ -1,4 +1,4 @@
-"""The pytest plugin: replay a recorded trace in a test, and judge the events that come out.
+"""The pytest plugin: replay a recorded trace or run an agent in a test, and judge the events that come out.
 
 Installed with the package. pytest imports this module in every session, so it imports nothing but pytest; the
 converter is loaded when a fixture is used.
@@ -6,18 +6,21 @@ converter is loaded when a fixture is used.
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import pytest
 
 if TYPE_CHECKING:
-    from dragent_stream.options import ConverterOptions
+    from ag_ui.core import RunAgentInput
 
-__all__ = ("AguiReplay", "AssertAgui", "agui_replay", "assert_agui")
+    from dragent_stream.check import EventLike
+    from dragent_stream.options import ConverterOptions
+    from dragent_stream.testing.runs import AguiRun, Expected
+
+__all__ = ("AguiReplay", "AguiRunAgent", "AssertAgui", "agui_replay", "agui_run", "assert_agui")
 
 
 class AguiReplay(Protocol):
@@ -39,10 +42,57 @@ class AguiReplay(Protocol):
 class AssertAgui(Protocol):
     """What the fixture `assert_agui` gives: an assertion that events are one valid AG-UI run."""
 
+    @overload
     def __call__(
-        self, events: Iterable[Mapping[str, Any]], *, lifecycle: bool = True, run_input: Mapping[str, Any] | None = None
-    ) -> None:
-        """Fail with each violation and the event it stands at."""
+        self,
+        events: Iterable[EventLike],
+        *,
+        lifecycle: bool = True,
+        run_input: Mapping[str, Any] | None = None,
+        error: Expected = None,
+        content: bool = True,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        events: AsyncIterable[EventLike],
+        *,
+        lifecycle: bool = True,
+        run_input: Mapping[str, Any] | None = None,
+        error: Expected = None,
+        content: bool = True,
+    ) -> Coroutine[Any, Any, None]: ...
+    def __call__(
+        self,
+        events: Any,
+        *,
+        lifecycle: bool = True,
+        run_input: Mapping[str, Any] | None = None,
+        error: Expected = None,
+        content: bool = True,
+    ) -> Any:
+        """Fail with each violation and the events around it."""
+        ...
+
+
+class AguiRunAgent(Protocol):
+    """What the fixture `agui_run` gives: a coroutine function from an agent and a question to the run's events."""
+
+    async def __call__(
+        self,
+        agent: Callable[[RunAgentInput], Any],
+        question: str | Sequence[Mapping[str, Any]] | Mapping[str, Any] | RunAgentInput = "",
+        *,
+        tools: Iterable[str | Mapping[str, Any]] = (),
+        context: Mapping[str, str] | Iterable[Mapping[str, Any]] = (),
+        state: Any = None,
+        forwarded_props: Any = None,
+        thread_id: str = "thread",
+        run_id: str = "run",
+        options: ConverterOptions | None = None,
+        error: Expected = None,
+    ) -> AguiRun:
+        """Run the agent and check what comes out."""
         ...
 
 
@@ -65,12 +115,10 @@ def agui_replay(request: pytest.FixtureRequest) -> AguiReplay:
         run_id: str = "run",
         options: ConverterOptions | None = None,
     ) -> list[dict[str, Any]]:
-        from dragent_stream.options import ConverterOptions
+        from dragent_stream.testing.runs import counted_options
         from dragent_stream.trace import convert_trace
 
-        if options is None:
-            count = itertools.count(1)
-            options = ConverterOptions(new_id=lambda: f"id-{next(count)}")
+        options = options or counted_options()
         if isinstance(trace, str | Path):
             found = next((path for path in (beside / trace, root / trace) if path.is_file()), None)
             if found is None:
@@ -89,18 +137,26 @@ def _events(wire: Iterable[str]) -> list[dict[str, Any]]:
 def assert_agui() -> AssertAgui:
     """Give an assertion that events are valid AG-UI.
 
-    The rules are those of `dragent_stream.check`. `lifecycle=False` is for events without RUN_STARTED and a terminal
-    event; `run_input` is the request, against which ids, frontend tools and the client's version are judged too.
+    `assert_agui(events)`; `await assert_agui(events)` where they come from an async iterable.
+
+    The events may be dicts, ag_ui objects, batches, SSE frames or lines of JSON. The rules are those of
+    `dragent_stream.check`; a run without an answer (RUN_ERROR `UNKNOWN_CHUNKS` or `EMPTY_ANSWER`, a success that shows
+    nothing) fails, too. See `dragent_stream.testing.runs.assert_agui` for the arguments.
     """
+    from dragent_stream.testing.runs import assert_agui
 
-    def check(
-        events: Iterable[Mapping[str, Any]], *, lifecycle: bool = True, run_input: Mapping[str, Any] | None = None
-    ) -> None:
-        from dragent_stream.check import check_events
+    return assert_agui
 
-        violations = check_events(events, lifecycle=lifecycle, run_input=run_input)
-        if violations:
-            listed = "\n".join(f"  event {v.index}: {v.rule}: {v.message}" for v in violations)
-            raise AssertionError(f"{len(violations)} AG-UI violation(s):\n{listed}")
 
-    return check
+@pytest.fixture
+def agui_run() -> AguiRunAgent:
+    """Give a function that runs an agent.
+
+    `events = await agui_run(agent, "question")` is all a test needs.
+
+    The agent is one for `create_app`. The events are checked; they are a list of dicts with `.text`, `.reasoning`,
+    `.tool_calls`, `.error` and `.exception`. Ids are counted. See `dragent_stream.testing.runs.run_agent` for the arguments.
+    """
+    from dragent_stream.testing.runs import run_agent
+
+    return run_agent

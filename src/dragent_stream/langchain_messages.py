@@ -1,0 +1,234 @@
+"""LangChain messages, alone and in every form that LangGraph streams them, as records.
+
+A state and a node's update hold more than is new: the conversation so far, and what was streamed before. New in a state
+is what the graph's first state did not hold; new in an update is what stands behind the last message of a human.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
+
+from dragent_stream.chunk_record import Chunk
+from dragent_stream.errors import AnswerError
+from dragent_stream.fields import Fields, fields_of
+from dragent_stream.langchain_answer import Origin, calls_of
+from dragent_stream.langchain_events import ContentBlocks, is_block_event, run_event
+from dragent_stream.langchain_known import KnownMessages, is_result, origin_of
+from dragent_stream.langchain_shapes import message_fields, node_message_fields
+from dragent_stream.langgraph_parts import INTERRUPT, Part, messages_of, part_of
+from dragent_stream.values import first_text, text_of
+
+__all__ = ["LangChainReader"]
+
+
+class LangChainReader:
+    """Reads the LangChain messages of one stream; remembers which of them were said."""
+
+    __slots__ = ("_blocks", "_graphs", "_known", "_modelled", "_root")
+
+    def __init__(self) -> None:
+        self._known = KnownMessages()
+        self._graphs: set[str] = set()  # whose state was seen
+        self._blocks = ContentBlocks()
+        self._modelled = False
+        self._root = ""
+
+    def read(self, chunk: object) -> Sequence[Chunk] | None:
+        """The records of a message, or of a part of what LangGraph streams; none where it says nothing of the run.
+
+        None for what is neither.
+        """
+        message = message_fields(chunk)
+        if message is not None:
+            return self._known.streamed(message, {})
+        part = part_of(chunk)
+        if part is not None:
+            return list(self._part(part))
+        fields = fields_of(chunk)
+        if not fields:
+            return None
+        if (event := run_event(fields)) is not None:
+            return list(self._event(event))
+        if is_block_event(fields):
+            return list(self._block(fields, {}))
+        if (message := node_message_fields(chunk)) is not None:
+            return self._known.streamed(message, {})
+        return self._bare(fields)
+
+    def finish(self) -> Sequence[Chunk]:
+        """The records of what is held back: the stream has ended."""
+        return self._known.rest()
+
+    # The forms.
+
+    def _part(self, part: Part) -> Iterator[Chunk]:
+        mode, graph, payload = part
+        if mode == "":
+            yield from self._bare(fields_of(payload) or {}, graph) or ()
+        elif mode == "messages":
+            yield from self._streamed(payload)
+        elif mode in ("messages/partial", "messages/complete"):
+            read = self._known.whole if mode == "messages/complete" else self._known.so_far
+            for item in cast("Iterable[object]", payload if isinstance(payload, list) else ()):
+                if message := message_fields(item):
+                    yield from read(message)
+        elif mode == "updates":
+            yield from self._updates(fields_of(payload) or {}, graph)
+        elif mode == "values":
+            yield from self._state(payload, graph)
+        elif mode == "tools":
+            yield from self._tool_event(fields_of(payload) or {})
+        elif mode in ("input", "input.requested"):
+            yield _interrupted()
+        elif mode == "error":
+            details = fields_of(payload) or {}
+            yield Chunk(error=AnswerError(text_of(details.get("message")) or "the graph failed", "STREAM_ERROR"))
+        elif mode == "events" and (event := run_event(fields_of(payload) or {})):
+            yield from self._event(event)
+
+    def _streamed(self, payload: object) -> Iterable[Chunk]:
+        """What the messages mode brings: a message or an event of one, with the metadata of its task."""
+        pair = cast("Sequence[object]", payload if isinstance(payload, list | tuple) and payload else (payload,))
+        metadata = (fields_of(pair[1]) if len(pair) > 1 else None) or {}
+        if message := message_fields(pair[0]):
+            return self._known.streamed(message, metadata)
+        fields = fields_of(pair[0])
+        return self._block(fields, metadata) if fields and is_block_event(fields) else ()
+
+    def _bare(self, fields: Fields, graph: str = "") -> Sequence[Chunk] | None:
+        """A mapping that may be the update of nodes or a state; None where it is neither."""
+        if INTERRUPT in fields:
+            return list(self._updates(fields, graph))
+        if _is_state(fields):
+            return list(self._state(fields, graph, answered=True))
+        if any(isinstance(update, dict | list | tuple) or message_fields(update) for update in fields.values()) and any(
+            True for update in fields.values() for _ in messages_of(update)
+        ):
+            return list(self._updates(fields, graph))
+        if self._known:
+            # Beside messages a mapping of this form is the update or the state of a graph, without messages.
+            return () if all(isinstance(update, dict | None) for update in fields.values()) else None
+        return None
+
+    def _updates(self, nodes: Fields, graph: str) -> Iterator[Chunk]:
+        for node, update in nodes.items():
+            if node == INTERRUPT:
+                if not graph:
+                    yield _interrupted()
+                continue
+            for messages in messages_of(update):
+                for message in _new(messages):
+                    yield from self._known.whole(message, origin=Origin(graph, "", node))
+
+    def _state(self, state: object, graph: str, *, answered: bool = False) -> Iterator[Chunk]:
+        """What is new in a state.
+
+        The first state of a graph is what it was given; where it ends in an `answered` way, it is a result.
+        """
+        first = graph not in self._graphs
+        self._graphs.add(graph)
+        if not graph and (fields_of(state) or {}).get(INTERRUPT):
+            yield _interrupted()
+        for messages in messages_of(state):
+            if first:
+                last = messages[-1]
+                complete = answered and last["type"] == "ai" and not calls_of(last)
+                new = _new(messages) if complete else []
+                for message in messages[: len(messages) - len(new)]:
+                    self._known.know(message)
+                messages = new
+            for message in self._known.beyond(messages):
+                yield from self._known.whole(message, origin=Origin(graph))
+
+    def _event(self, event: Fields) -> Iterator[Chunk]:
+        """An event of `astream_events`, version v1 or v2."""
+        kind, data, metadata = (
+            event["event"],
+            fields_of(event.get("data")) or {},
+            fields_of(event.get("metadata")) or {},
+        )
+        run = text_of(event.get("run_id"))
+        if not self._root:
+            self._root = run
+        if kind in ("on_chat_model_stream", "on_llm_stream"):
+            if "nostream" in (event.get("tags") or ()):
+                return
+            self._modelled = True
+            chunk = data.get("chunk")
+            if message := message_fields(chunk):
+                yield from self._known.streamed({**message, "id": message.get("id") or run}, metadata, run=run)
+            elif text := chunk if isinstance(chunk, str) else first_text(fields_of(chunk) or {}, "text"):
+                yield Chunk(text=text)
+        elif kind == "on_chat_model_end":
+            if "nostream" in (event.get("tags") or ()):
+                return
+            self._modelled = True
+            if message := _output_message(data.get("output")):
+                yield from self._known.whole({**message, "id": message.get("id") or run}, metadata)
+        elif kind == "on_tool_end" and "langgraph_node" not in metadata:  # else its node brings it, in the calls' order
+            for messages in messages_of(data.get("output")):
+                for message in messages:
+                    if is_result(message):
+                        yield from self._known.result(message, metadata)
+        elif kind == "on_chain_end" and metadata.get("langgraph_node") == event.get("name"):
+            for messages in messages_of(data.get("output")):
+                for message in _new(messages):
+                    yield from self._known.whole(message, metadata)
+        elif kind == "on_chain_stream" and run == self._root:
+            chunk = data.get("chunk")
+            fields = fields_of(chunk)
+            if fields and INTERRUPT in fields:
+                yield _interrupted()
+            elif not self._modelled and isinstance(chunk, str):
+                yield Chunk(text=chunk)
+            elif not self._modelled and (message := message_fields(chunk)):
+                yield from self._known.streamed(message, metadata)
+
+    def _block(self, event: Fields, metadata: Fields) -> Iterator[Chunk]:
+        """An event of a message's content blocks, `astream_events` version v3."""
+        run = text_of(metadata.get("run_id")) or origin_of(metadata).task
+        for message in self._blocks.read(event, run):
+            yield from self._known.streamed(message, metadata, run=run)
+
+    def _tool_event(self, event: Fields) -> Iterator[Chunk]:
+        call = text_of(event.get("tool_call_id"))
+        if event.get("event") in ("tool-finished", "tool-error") and call:
+            output = event.get("output", event.get("message"))
+            message = message_fields(output)
+            yield from self._known.result(message or {"type": "tool", "tool_call_id": call, "content": output}, {})
+
+
+def _new(messages: list[Fields]) -> list[Fields]:
+    """The messages of an update that are not the conversation before: those behind the last one of a human.
+
+    All of them where the model's come first and the human's last: a node that adds both.
+    """
+    last = max((at for at, message in enumerate(messages) if message["type"] == "human"), default=-1)
+    if last == len(messages) - 1 and messages[0]["type"] not in ("human", "system"):
+        return messages
+    return messages[last + 1 :]
+
+
+def _is_state(fields: Fields) -> bool:
+    """A mapping is a state if one of its values is a conversation that a human or the system began."""
+    for value in fields.values():
+        if isinstance(value, list | tuple) and value:
+            first = node_message_fields(cast("Sequence[object]", value)[0])
+            if first is not None and first["type"] in ("human", "system"):
+                return True
+    return False
+
+
+def _output_message(output: object) -> Fields | None:
+    """What `on_chat_model_end` brings: a message, or with v1 the generations around it."""
+    if message := message_fields(output):
+        return message
+    held: object = (fields_of(output) or {}).get("generations")
+    while isinstance(held, list | tuple) and held:
+        held = cast("Sequence[object]", held)[0]
+    return message_fields((fields_of(cast("object", held)) or {}).get("message"))
+
+
+def _interrupted() -> Chunk:
+    return Chunk(error=AnswerError("the graph waits for an answer to an interrupt", "INTERRUPTED"))
