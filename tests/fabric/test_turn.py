@@ -165,6 +165,22 @@ async def test_a_source_may_be_the_bytes_of_an_answer() -> None:
     assert (result["status"], result["error"]["code"], emitted.text) == ("failed", "upstream_error", "x")
 
 
+@pytest.mark.parametrize(
+    ("reads", "text", "problem"),
+    [
+        ([bytearray(b'data: {"choices": [{"index": 0, "delta": {"content": "x"}}]}\n\ndata: [DONE]\n\n')], "x", ""),
+        ([b'{"choices": [{"index": 0, "finish_reason": "stop", "mess', b'age": {"content": "x"}}]}'], "x", ""),
+        ([b'data: {"choices": [{"index": 0, "delta": {"content": "x"}}]}\n\n'], "x", "without finish_reason"),
+        ([b"<html>no</html>"], "", "an HTML page"),
+        ([b""], "", "is empty"),
+    ],
+)
+async def test_bytes_that_are_no_whole_answer_fail_the_turn(reads: list[Any], text: str, problem: str) -> None:
+    result, emitted = await stream(lambda _: reads)
+    assert (result["status"], emitted.text) == ("failed" if problem else "succeeded", text)
+    assert problem in result.get("error", {}).get("message", "")
+
+
 async def test_prepare_makes_the_sources_argument() -> None:
     _, emitted = await stream(lambda word: [word], prepare=lambda request, context: request.input + context.request_id)
     assert emitted.text == "hirequest-fake"
