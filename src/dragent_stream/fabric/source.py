@@ -52,8 +52,8 @@ def fabric_source(
     that failed raises `UpstreamError` with Fabric's code; the error of the SDK is its cause.
 
     Args:
-        runtime: A started runtime, whose turns go one after the other whatever thread they are of; the caller stops it
-            after the last one. Or a function that starts one (it may be async), called whenever another one is needed.
+        runtime: A started runtime, whose turns go one after the other whatever thread they are of; its owner stops it,
+            after `aclose`. Or a function that starts one (it may be async), called whenever another one is needed.
         prepare: Makes the turn's input, or a whole `RunRequest`, of the run input. Without it an adapter that streams
             gets the conversation as chat messages, a harness that does not gets the last question as text.
         key: Whose a runtime is, for a function: a harness remembers what it was told, so by default each thread has a
