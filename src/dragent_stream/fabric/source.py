@@ -183,14 +183,16 @@ class _Turn:
         source, runtime = self._source, self._runtime
         if source.streams(runtime):
             self._stream = runtime.invoke_openai_stream(**source.request(runtime, self._run_input, streams=True))
+            silent = True
             async for chunk in self._stream:
+                silent = False
                 yield chunk
             try:
                 self._result = await self._stream.result()
                 return
             except Exception as error:
-                if fabric_code(error) != STREAMING_UNSUPPORTED:
-                    raise
+                if not silent or fabric_code(error) != STREAMING_UNSUPPORTED:
+                    raise  # whatever it is, the target has run
             source.streams_not()
             _revive(runtime)
         self._result = await runtime.invoke(**source.request(runtime, self._run_input, streams=False))
