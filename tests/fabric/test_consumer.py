@@ -15,6 +15,7 @@ import anyio
 import pytest
 from ag_ui.encoder import EventEncoder
 
+from dragent_stream.asgi_response import EventStreamResponse
 from dragent_stream.check import check_events
 from dragent_stream.errors import ConversionError
 from dragent_stream.fabric import (
@@ -301,6 +302,29 @@ async def test_aclosing_lets_a_finished_run_and_a_cancellation_through() -> None
         stream.resumed.set()
         await wait_fabric_drains()
     assert stream.steps in OVER
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_the_librarys_own_response_closes_a_run_without_an_error(leaves: bool) -> None:
+    stream = ScriptedStream([text_chunk("a"), *(["pause"] if leaves else []), finish_chunk()])
+    sent: list[bytes] = []
+    text_sent = asyncio.Event()
+
+    async def receive() -> Json:
+        await (text_sent if leaves else asyncio.Event()).wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("body", b""))
+        if b"TEXT_MESSAGE_CONTENT" in sent[-1]:
+            text_sent.set()
+
+    with anyio.fail_after(5):
+        await EventStreamResponse(convert_fabric_sse(stream, INPUT))({}, receive, send)
+        stream.resumed.set()
+        await wait_fabric_drains()
+    assert (b"RUN_FINISHED" in b"".join(sent)) is not leaves
+    assert stream.steps == ["end", "result"]
 
 
 async def test_a_pull_of_another_task_ends_when_the_run_is_closed() -> None:

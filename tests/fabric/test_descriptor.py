@@ -64,10 +64,13 @@ def test_the_next_steps_of_a_descriptor_for_a_package_name_its_place(tmp_path: P
 
 @pytest.mark.parametrize("inside", ["", "inside"])
 def test_what_does_not_look_right_is_noted(tmp_path: Path, inside: str) -> None:
-    path = write_descriptor(tmp_path, "acme", module="no_such.agent", pythonpath=tmp_path / inside if inside else None)
+    pythonpath = tmp_path / inside if inside else None
+    path = write_descriptor(tmp_path, "acme", module="no_such.agent", python="py", pythonpath=pythonpath)
     where = f"{tmp_path / inside} or this environment" if inside else "this environment"
-    note = f"note: no_such.agent is not in {where}; --pythonpath names the directory that holds no_such/"
+    note = f"note: no_such.agent is not in {where}; --pythonpath names the directory that holds it"
     assert next_steps(path)[0] == note
+    portable = write_descriptor(tmp_path, "portable", module="no_such.agent")
+    assert next_steps(portable)[0].endswith("is not in this environment; Fabric's Python needs it installed")
     path = write_descriptor(tmp_path, "other", script=tmp_path / "adapter.py")
     assert next_steps(path)[0] == f"note: {tmp_path / 'adapter.py'} is no file yet"
     (tmp_path / "adapter.py").write_text("", "utf-8")

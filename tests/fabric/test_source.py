@@ -403,6 +403,14 @@ async def test_a_descriptor_that_lies_is_believed_once(caplog: pytest.LogCapture
     assert [record.levelno for record in caplog.records].count(logging.WARNING) == 1
 
 
+async def test_a_target_that_has_spoken_is_never_run_again() -> None:
+    runtime = Runtime(result=FabricRuntimeError(HOST.format("invoke_openai_stream", STREAMING_UNSUPPORTED)))
+    with anyio.fail_after(10):
+        events = await run(fabric_source(runtime))
+    assert events[-1]["code"] == STREAMING_UNSUPPORTED
+    assert len(runtime.asked) == 1
+
+
 async def test_a_harness_that_fails_fails_the_run_with_fabrics_code() -> None:
     error = FabricRuntimeError(HOST.format("invoke", "my_code"))
     failed = {"status": "failed", "output": {"response": "secret"}, "error": {"code": "other", "message": "secret"}}

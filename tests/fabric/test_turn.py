@@ -218,6 +218,7 @@ def test_neither_or_both_of_source_and_lifespan_is_a_mistake() -> None:
         KeyError("OPENAI_API_KEY"),
         TimeoutError("slow"),
         SystemExit(3),
+        KeyboardInterrupt(),
         GeneratorExit(),
         ExceptionGroup("g", [ValueError("v")]),
     ],

@@ -382,5 +382,4 @@ def init(
         exists_remedy="--force replaces it",
     )
     print_line(str(path))
-    for line in next_steps(path):
-        say(line)
+    sys.stderr.write("".join(f"{printable(line)}\n" for line in next_steps(path)))

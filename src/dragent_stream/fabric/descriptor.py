@@ -144,24 +144,22 @@ def _problems(runner: Mapping[str, Any], python: str | None) -> Iterator[str]:
         if not Path(runner["script"]).is_file():
             yield f"{runner['script']} is no file yet"
         return
-    if missing := _missing(module, runner.get("env", {}).get("PYTHONPATH")):
-        yield missing
+    pythonpath: str | None = runner.get("env", {}).get("PYTHONPATH")
+    if not _is_importable(module, pythonpath):
+        where = f"{pythonpath} or this environment" if pythonpath else "this environment"
+        remedy = "--pythonpath names the directory that holds it" if python else "Fabric's Python needs it installed"
+        yield f"{module} is not in {where}; {remedy}"
     if python == sys.executable and find_spec("nemo_fabric_adapters") is None:
         yield "serve_adapter needs Fabric's packages in that Python: pip install 'dragent-stream[fabric]'"
 
 
-def _missing(module: str, pythonpath: str | None) -> str:
-    """Why the module will not be found; empty where it will be, as far as can be seen without running it."""
-    places = [Path(pythonpath)] if pythonpath else []
-    top, *inner = module.split(".")
-    for place in places:
-        found = place.joinpath(*module.split("."))
-        if found.with_suffix(".py").is_file() or found.is_dir():
-            return ""
+def _is_importable(module: str, pythonpath: str | None) -> bool:
+    """Whether the module will be found, as far as can be seen without running anything."""
+    if pythonpath is not None:
+        place = Path(pythonpath).joinpath(*module.split("."))
+        if place.with_suffix(".py").is_file() or place.is_dir():
+            return True
     try:
-        if find_spec(top) is not None:
-            return ""
+        return find_spec(module.partition(".")[0]) is not None
     except (ImportError, ValueError):
-        pass
-    where = f"{pythonpath} or this environment" if pythonpath else "this environment"
-    return f"{module} is not in {where}; --pythonpath names the directory that holds {top}{'/' if inner else '.py'}"
+        return False

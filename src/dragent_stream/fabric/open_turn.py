@@ -23,8 +23,9 @@ __all__ = ["BACKLOG_LIMIT", "FabricStream", "OpenTurn", "drain_fabric_stream", "
 logger = logging.getLogger("dragent_stream.fabric")
 
 BACKLOG_LIMIT = 64 * 1024 * 1024
-"""Bytes of chunks that may wait for a reader: some 300,000 tokens."""
+"""Bytes of JSON that may wait for a reader: some 400,000 tokens."""
 
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _open: dict[int, OpenTurn] = {}
 
 
@@ -174,7 +175,7 @@ class OpenTurn:
         elif not self._held:
             self._held.append(chunk)
         else:
-            encoded = json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+            encoded = _JSON.encode(chunk).encode("utf-8", "surrogatepass")
             self._room -= len(encoded)
             if self._room < 0:
                 self._dropped = 1

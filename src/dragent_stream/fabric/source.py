@@ -52,8 +52,8 @@ def fabric_source(
     that failed raises `UpstreamError` with Fabric's code; the error of the SDK is its cause.
 
     Args:
-        runtime: A started runtime, whose turns go one after the other whatever thread they are of; the caller stops it
-            after the last one. Or a function that starts one (it may be async), called whenever another one is needed.
+        runtime: A started runtime, whose turns go one after the other whatever thread they are of; its owner stops it,
+            after `aclose`. Or a function that starts one (it may be async), called whenever another one is needed.
         prepare: Makes the turn's input, or a whole `RunRequest`, of the run input. Without it an adapter that streams
             gets the conversation as chat messages, a harness that does not gets the last question as text.
         key: Whose a runtime is, for a function: a harness remembers what it was told, so by default each thread has a
@@ -183,14 +183,16 @@ class _Turn:
         source, runtime = self._source, self._runtime
         if source.streams(runtime):
             self._stream = runtime.invoke_openai_stream(**source.request(runtime, self._run_input, streams=True))
+            silent = True
             async for chunk in self._stream:
+                silent = False
                 yield chunk
             try:
                 self._result = await self._stream.result()
                 return
             except Exception as error:
-                if fabric_code(error) != STREAMING_UNSUPPORTED:
-                    raise
+                if not silent or fabric_code(error) != STREAMING_UNSUPPORTED:
+                    raise  # whatever it is, the target has run
             source.streams_not()
             _revive(runtime)
         self._result = await runtime.invoke(**source.request(runtime, self._run_input, streams=False))

@@ -181,9 +181,9 @@ class _Turn:
         """Read the source to its end, to the first failure in its chunks, or to the deadline; what was raised."""
         try:
             await self._pump(open_source, request, context)
-        except (asyncio.CancelledError, KeyboardInterrupt):
+        except asyncio.CancelledError:
             raise
-        except BaseException as error:  # a task that raises SystemExit would end its event loop
+        except BaseException as error:  # a task that raises SystemExit or KeyboardInterrupt would end its event loop
             return error
         return None
 
