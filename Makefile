@@ -1,7 +1,7 @@
 # Every target sets up what it needs inside this checkout: uv in .tools, the environment in .venv.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: test-ray demo fuzz test test-pythons test-lowest test-nat test-fabric test-protocol test-clients test-chat-clients lint bench docs-check setup clean page test-browser test-copilotkit bench-serve
+.PHONY: test-ray demo fuzz test test-langchain test-pythons test-lowest test-nat test-fabric test-protocol test-clients test-chat-clients lint bench docs-check setup clean page test-browser test-copilotkit bench-serve
 
 PYTHON := $(shell for p in "$$PYTHON" python3.12 python3.13 python3.11 python3 python; do \
 	[ -n "$$p" ] && "$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' >/dev/null 2>&1 \
@@ -32,7 +32,7 @@ demo: setup
 test: setup tests/clients/node_modules/.ready
 	$(RUN) pytest
 	$(MAKE) --no-print-directory fuzz SECONDS=30 SEED=1
-	$(MAKE) --no-print-directory test-pythons test-lowest test-protocol test-fabric test-chat-clients test-copilotkit test-browser
+	$(MAKE) --no-print-directory test-pythons test-lowest test-protocol test-langchain test-fabric test-chat-clients test-copilotkit test-browser
 	$(MAKE) --no-print-directory test-nat NAT="1.9.0-profiler 1.6.0 core-alone"
 
 # Mutations of every case and recording through both writers and both judges; a fault comes out as a test to paste.
@@ -96,6 +96,16 @@ test-protocol: $(PROTOCOLS:%=.venvs/ag-ui-%/.ready)
 	$(UV) venv --quiet --clear .venvs/ag-ui-$*
 	$(UV) pip install --quiet --python .venvs/ag-ui-$*/bin/python -e . ag-ui-protocol==$* ag-ui-validate==0.4.0 \
 		hypothesis langchain-core openai pytest pytest-asyncio pytest-randomly
+	@touch $@
+
+# The real LangChain packages of Anthropic, AWS, Google and OpenAI, and an agent on each, over sockets.
+test-langchain: .venvs/langchain/.ready
+	.venvs/langchain/bin/python -m pytest -q tests/langchain
+
+.venvs/langchain/.ready: $(UV) pyproject.toml tests/langchain/requirements.txt
+	$(UV) venv --quiet --clear .venvs/langchain
+	$(UV) pip sync --quiet --python .venvs/langchain/bin/python tests/langchain/requirements.txt
+	$(UV) pip install --quiet --python .venvs/langchain/bin/python --no-deps --editable .
 	@touch $@
 
 lint: setup
