@@ -1,7 +1,7 @@
 # Every target sets up what it needs inside this checkout: uv in .tools, the environment in .venv.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: test-ray demo fuzz test test-nat test-fabric test-protocol test-clients test-chat-clients lint bench docs-check setup clean page test-browser test-copilotkit bench-serve
+.PHONY: test-ray demo fuzz test test-pythons test-lowest test-nat test-fabric test-protocol test-clients test-chat-clients lint bench docs-check setup clean page test-browser test-copilotkit bench-serve
 
 PYTHON := $(shell for p in "$$PYTHON" python3.12 python3.13 python3.11 python3 python; do \
 	[ -n "$$p" ] && "$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' >/dev/null 2>&1 \
@@ -32,13 +32,17 @@ demo: setup
 test: setup tests/clients/node_modules/.ready
 	$(RUN) pytest
 	$(MAKE) --no-print-directory fuzz SECONDS=30 SEED=1
-	$(MAKE) --no-print-directory test-protocol test-fabric test-chat-clients test-copilotkit test-browser
+	$(MAKE) --no-print-directory test-pythons test-lowest test-protocol test-fabric test-chat-clients test-copilotkit test-browser
 	$(MAKE) --no-print-directory test-nat NAT="1.9.0-profiler 1.6.0 core-alone"
 
 # Mutations of every case and recording through both writers and both judges; a fault comes out as a test to paste.
 SECONDS := 600
 fuzz: setup
 	PYTHONPATH=tests $(RUN) python -m fuzz --seconds $(SECONDS) $(SEED:%=--seed %) $(STREAM:%=--stream %)
+
+# The core suite on the other Pythons of this machine, and with the lowest versions that pyproject.toml allows.
+test-pythons test-lowest: test-%: setup
+	"$(PYTHON)" scripts/core_suite.py $*
 
 test-clients: setup tests/clients/node_modules/.ready
 	$(RUN) pytest tests/clients

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from ag_ui.core import RunErrorEvent, TextMessageContentEvent, ToolCallArgsEvent, ToolCallStartEvent
+from hypothesis import given
+from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionChunk
 
 from dragent_stream.chat_completions import assemble_chat_completion, synthesize_chat_completion_chunks
@@ -128,8 +130,18 @@ def test_text_joins_and_lists_join_and_the_last_other_value_stays() -> None:
 def test_typed_parts_and_numbers_are_read_as_text() -> None:
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
     assert message_of({"content": [thinking]}, {"content": [{"type": "text", "text": "a"}]}, {"content": 6}) == {
+        "role": "assistant",
         "reasoning_content": "hm",
         "content": "a6",
+    }
+
+
+def test_parts_that_are_neither_text_nor_thought_are_kept() -> None:
+    reference = {"type": "reference", "reference_ids": [1]}
+    assert message_of({"content": [{"type": "text", "text": "a"}, reference]}, {"content": [reference]}) == {
+        "role": "assistant",
+        "content": "a",
+        "content_parts": [reference, reference],
     }
 
 
@@ -162,13 +174,31 @@ def test_interleaved_choices_and_token_ids_and_logprobs_are_kept_apart() -> None
     assert answer["choices"][1]["logprobs"] == {"content": [{"token": "a"}, {"token": "d"}], "refusal": None}
 
 
-def test_a_stream_that_breaks_off_has_no_finish_reason() -> None:
-    (choice,) = assemble_chat_completion(OPENAI_STREAM[:2])["choices"]
-    assert choice == {
-        "index": 0,
-        "message": {"role": "assistant", "content": "Hel", "refusal": None},
-        "finish_reason": None,
-    }
+CALL = {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":'}}]}
+
+
+@pytest.mark.parametrize(
+    ("deltas", "finish"),
+    [
+        ([{"content": "Hel"}], "stop"),
+        ([{"content": None}], "stop"),
+        ([CALL, {"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}], "tool_calls"),
+        ([{"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}}]}], "tool_calls"),
+        ([{"function_call": {"name": "f", "arguments": "{}"}}], "function_call"),
+        ([CALL], "length"),
+        ([{"function_call": {"name": "f", "arguments": "{"}}], "length"),
+    ],
+)
+def test_a_finish_reason_that_the_server_left_out_is_filled_in(deltas: list[dict[str, Any]], finish: str) -> None:
+    (choice,) = assemble_chat_completion([chunk(delta) for delta in deltas])["choices"]
+    assert choice["finish_reason"] == finish
+
+
+@pytest.mark.parametrize("role", [{}, {"role": None}, {"role": ""}])
+def test_a_role_that_the_server_left_out_is_the_assistants(role: dict[str, Any]) -> None:
+    assert message_of({**role, "content": "a"}) == {"role": "assistant", "content": "a"}
+    (choice,) = assemble_chat_completion([chunk(finish="stop")])["choices"]
+    assert choice["message"] == {"role": "assistant"}
 
 
 def test_choices_null_or_absent_are_no_choices() -> None:
@@ -184,7 +214,8 @@ def test_choices_null_or_absent_are_no_choices() -> None:
         ({"error": {"message": "boom", "code": 429}}, "boom", "429"),
         ({"error": "boom", "choices": []}, "boom", "STREAM_ERROR"),
         ({"object": "error", "message": "boom", "code": "x"}, "boom", "x"),
-        ({"error": {"type": "t"}}, "the stream reported an error", "STREAM_ERROR"),
+        ({"error": {"type": "t"}}, "the upstream reported an error (t)", "STREAM_ERROR"),
+        ({"base_resp": {"status_code": 1008, "status_msg": "no balance"}, "choices": None}, "no balance", "1008"),
     ],
 )
 def test_an_error_in_the_stream_is_raised(error: dict[str, Any], message: str, code: str) -> None:
@@ -240,13 +271,24 @@ def test_assembling_takes_linear_time() -> None:
     assert seconds(16_000) < 16 * 4 * small
 
 
+def is_of_chat_completions(chunks: list[Any]) -> bool:
+    """The chunks are no LangChain messages."""
+    return all(chunk is None or (isinstance(chunk, dict) and "type" not in chunk) for chunk in chunks)
+
+
 CASES = {
     path.stem: case["chunks"]
     for path in sorted((Path(__file__).parent / "cases").glob("*.json"))
-    if "chunks" in (case := json.loads(path.read_text("utf-8")))
+    if "chunks" in (case := json.loads(path.read_text("utf-8"))) and is_of_chat_completions(case["chunks"])
 }
-OTHER_CALLS = {"040-no-arguments-null"}  # a completion keeps "" where AG-UI shows {}
-OTHER_TEXT = {"075-delta-with-tool-or-user-role"}  # a completion has one message: what other roles said is in it
+OTHER_CALLS = {
+    "040-no-arguments-null",  # a completion keeps "" where AG-UI shows {}
+    "245-calls-in-another-choice",  # a completion keeps its choices, a run has one answer
+}
+OTHER_TEXT = {
+    "075-delta-with-tool-or-user-role",  # a completion has one message: what other roles said is in it
+    "225-gemini-thought-flag",  # a completion keeps the tags of a thought inside its text
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -270,6 +312,140 @@ async def test_a_recorded_stream_adds_up_to_what_its_run_says(name: str) -> None
     if name not in OTHER_TEXT:
         text = "".join(event.delta for event in events if isinstance(event, TextMessageContentEvent))
         assert (message.get("content") or "") == text
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_assembles_can_be_synthesized_and_is_the_same_again(name: str) -> None:
+    try:
+        whole = assemble_chat_completion(CASES[name])
+    except UpstreamError:
+        return
+    assert assemble_chat_completion(synthesize_chat_completion_chunks(whole, True)) == whole
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [{"content": "Hi", "type": "AIMessageChunk", "id": "a"}],
+        [{"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "Hi"}],
+        [{}],
+        [{"id": "x", "object": "chat.completion.chunk"}],
+    ],
+)
+def test_a_stream_without_any_choice_is_no_empty_success(chunks: list[Any]) -> None:
+    with pytest.raises(ConversionError, match="no chunk of the stream has choices or usage"):
+        assemble_chat_completion(chunks)
+
+
+# Blocks of thought in fragments.
+
+
+def blocks_of(*fragments: list[dict[str, Any]], key: str = "thinking_blocks") -> list[dict[str, Any]]:
+    return message_of(*({key: list(fragment)} for fragment in fragments))[key]
+
+
+def thinking(text: str, signature: str | None = None) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": text, "signature": signature}
+
+
+def test_a_signed_thought_in_fragments_is_one_signed_block() -> None:
+    """As LiteLLM streams Anthropic; `litellm.stream_chunk_builder` gives the same."""
+    fragments = [[thinking("Let ", "")], [thinking("me", "")], [thinking("", "SIG==")]]
+    assert blocks_of(*fragments) == [thinking("Let me", "SIG==")]
+    assert blocks_of([thinking("Let ")], [{"type": "thinking", "thinking": "me"}], [thinking("", "S")]) == [
+        thinking("Let me", "S")
+    ]
+
+
+def test_what_follows_a_signature_is_the_next_block() -> None:
+    redacted = {"type": "redacted_thinking", "data": "ENC"}
+    fragments = [[thinking("a")], [thinking("", "1")], [redacted], [redacted], [thinking("b")], [thinking("c", "2")]]
+    assert blocks_of(*fragments) == [thinking("a", "1"), redacted, redacted, thinking("bc", "2")]
+    assert blocks_of([thinking("", "1")], [thinking("", "2")]) == [thinking("", "1"), thinking("", "2")]
+    assert blocks_of([thinking("a", "1")], [thinking("", "1")]) == [thinking("a", "1")]
+
+
+def test_blocks_of_one_delta_are_blocks_of_their_own() -> None:
+    assert blocks_of([thinking("a"), thinking("b")]) == [thinking("a"), thinking("b")]
+    assert blocks_of([thinking("a")], [thinking("b"), thinking("c")]) == [thinking("ab"), thinking("c")]
+
+
+def test_details_belong_to_the_block_of_their_index() -> None:
+    def detail(index: int, kind: str = "text", **fields: Any) -> dict[str, Any]:
+        return {"type": f"reasoning.{kind}", "index": index, **fields}
+
+    fragments = [
+        [detail(0, "summary", summary="a")],
+        [detail(1, text="x", format="f"), detail(0, "summary", summary="b")],
+        [detail(1, text="y", signature=None)],
+        [detail(1, text="", signature="S")],
+        [detail(2, "encrypted", data="ENC", id="e")],
+        [detail(2, "encrypted", data="ENC", id="e")],
+        [detail(2, "encrypted", data="MORE", id="f")],
+    ]
+    assert blocks_of(*fragments, key="reasoning_details") == [
+        detail(0, "summary", summary="ab"),
+        detail(1, text="xy", format="f", signature="S"),
+        detail(2, "encrypted", data="ENC", id="e"),
+        detail(2, "encrypted", data="MORE", id="f"),
+    ]
+
+
+def test_details_that_repeat_all_so_far_are_read_as_snapshots() -> None:
+    said = ["I think that ", "I think that this ", "I think that this is it"]
+    fragments = [[{"type": "reasoning.text", "text": text}] for text in said]
+    assert blocks_of(*fragments, key="reasoning_details") == [{"type": "reasoning.text", "text": said[-1]}]
+
+
+def test_blocks_inside_fields_of_the_server_are_put_together_too() -> None:
+    def specific(**fields: Any) -> dict[str, Any]:
+        return {"provider_specific_fields": fields}
+
+    message = message_of(
+        specific(thinking_blocks=[thinking("a", "")], citation="x"),
+        specific(thinking_blocks=[thinking("b", "S")], other=1),
+        {"provider_specific_fields": None},
+    )
+    assert message["provider_specific_fields"] == {
+        "thinking_blocks": [thinking("ab", "S")],
+        "citation": "x",
+        "other": 1,
+    }
+
+
+def test_what_is_no_block_is_kept_as_it_is() -> None:
+    odd: list[Any] = [
+        "text",
+        7,
+        None,
+        {},
+        {"type": "thinking", "thinking": ["x"]},
+        {"type": "thinking", "thinking": ["y"]},
+    ]
+    assert message_of(*({"thinking_blocks": [entry]} for entry in odd))["thinking_blocks"] == odd
+
+
+_block = st.fixed_dictionaries(
+    {"type": st.sampled_from(["thinking", "redacted_thinking", "reasoning.text"])},
+    optional={
+        "thinking": st.text(max_size=3),
+        "text": st.text(max_size=20),
+        "signature": st.sampled_from(["", None, "S"]),
+        "data": st.sampled_from(["", "ENC"]),
+        "index": st.integers(0, 2),
+    },
+)
+
+
+@given(st.lists(st.lists(_block, max_size=3), max_size=6))
+def test_no_text_of_a_block_is_lost_and_whole_lists_stay_as_they_are(fragments: list[list[dict[str, Any]]]) -> None:
+    blocks = blocks_of(*fragments) if any(fragments) else []
+    for key in ("thinking", "data"):
+        sent = sorted("".join(block.get(key) or "" for fragment in fragments for block in fragment))
+        kept = sorted("".join(block.get(key) or "" for block in blocks))
+        assert kept == sent or (key == "data" and set(kept) == set(sent))
+    if blocks:
+        assert blocks_of(blocks) == blocks
 
 
 def test_a_heartbeat_is_no_chunk() -> None:

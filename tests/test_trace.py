@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from dragent_stream import (
     AgentStep,
     ConverterOptions,
+    RecordedError,
     TraceFormatError,
-    UpstreamError,
     convert_trace,
     read_trace,
     record_chunks,
@@ -190,7 +190,7 @@ async def test_a_recorded_failure_fails_again(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="boom"):
         async for _ in record_chunks(chunks(), path):
             pass
-    with pytest.raises(UpstreamError, match="boom"):
+    with pytest.raises(RecordedError, match="boom"):
         async for _ in replay_trace(path):
             pass
     assert converted(path)[-1]["message"] == "boom"

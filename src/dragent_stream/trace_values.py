@@ -171,10 +171,10 @@ class _Writer:
             if name.startswith("_") and by_attribute:
                 written[name] = None  # nobody reads it, and it may lead anywhere
             elif name in self._holders and not values and (held := fields_of(value)):
-                written[name] = self._fields(value, held, walk, True)
+                written[name] = self._fields(cast("object", value), held, walk, True)
             else:
                 written[name] = self.structure(value, walk=walk, values=values or name in self._values)
-        self._leave(owner)
+        self._leave(cast("object", owner))
         return written
 
     def _enter(self, value: object) -> bool:

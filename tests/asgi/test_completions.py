@@ -101,7 +101,7 @@ async def test_a_model_that_streams_is_passed_on_and_assembled_for_clients_that_
             yield ChatCompletionChunk.model_validate(chunk)
 
     for complete in (chunk_stream, objects):
-        response = await post(complete, {**REQUEST, "stream": True})
+        response = await post(complete, {**REQUEST, "stream": True, "stream_options": {"include_usage": True}})
         chunks = [json.loads(frame.removeprefix("data: ")) for frame in response.text.split("\n\n")[:-2]]
         assert chunks == list(synthesize_chat_completion_chunks(ANSWER, True))
         assert response.text.endswith("\n\ndata: [DONE]\n\n")

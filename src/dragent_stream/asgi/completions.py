@@ -7,7 +7,7 @@ import inspect
 import json
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeAlias, cast
 
@@ -15,10 +15,11 @@ from anyio.to_thread import run_sync
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive
 
+from dragent_stream.asgi_exits import as_exception, exits_contained
 from dragent_stream.asgi_response import EventStreamResponse
 from dragent_stream.chat_completions import (
     OPENAI_CHAT_FIELDS,
@@ -29,6 +30,7 @@ from dragent_stream.chat_completions import (
 )
 from dragent_stream.chat_completions.assemble import error_in_chunk
 from dragent_stream.chat_completions.objects import json_fields
+from dragent_stream.chat_completions.sanitize import check_field_names
 from dragent_stream.chat_completions.synthesize import DONE_FRAME, encode_chunk
 from dragent_stream.errors import ConversionError, UpstreamError
 
@@ -36,9 +38,12 @@ __all__ = ["Complete", "chat_completions_route"]
 
 logger = logging.getLogger("dragent_stream")
 
-Complete: TypeAlias = Callable[[dict[str, Any]], object]
+Complete: TypeAlias = Callable[..., object]
 """Takes the sanitized request; gives a completion (mapping or pydantic object), an awaitable of one, or an async iterable
-of chunks for a model that does stream. A plain function is called in a thread."""
+of chunks for a model that does stream. A plain function is called in a thread. If it has a parameter `include_usage`, it
+is told there whether usage is wanted: the client asked for it, or wants no stream, whose answer has it anyway."""
+
+_PING = b": ping\n\n"
 
 
 def chat_completions_route(
@@ -55,9 +60,10 @@ def chat_completions_route(
     """Make the route that answers Chat Completions requests with what `complete` gives.
 
     A request with `"stream": true` gets the completion as the stream of `synthesize_chat_completion_sse`, with usage if
-    its `stream_options` ask for it; any other gets it as JSON. Until the first byte every failure is an HTTP error with
-    OpenAI's body, `{"error": {"message", "type", "param", "code"}}`; after it, one `data: {"error": ...}` frame, which
-    every client raises, and `[DONE]`. A client that goes cancels `complete` and closes its stream.
+    its `stream_options` ask for it, whatever `complete` gives; any other gets it as JSON. Until the first byte every
+    failure is an HTTP error with OpenAI's body, `{"error": {"message", "type", "param", "code"}}`; after it, one
+    `data: {"error": ...}` frame, which every client raises, and `[DONE]`. If `complete` works for longer than
+    `keep_alive`, a stream begins with a comment. A client that goes cancels `complete` and closes its stream.
 
     Example:
         ```python
@@ -74,32 +80,37 @@ def chat_completions_route(
         allowed_fields: The fields `complete` is given, as for `sanitize_streaming_chat_body`; OpenAI's by default.
         extra_fields: Further fields that it is given.
         max_body_bytes: A larger request is refused with 413.
-        keep_alive: Seconds of silence in a stream before a comment is sent; None for none.
+        keep_alive: Seconds of silence before a comment is sent to a client that wants a stream, also while `complete`
+            works; None for none.
         send_timeout: Seconds that a client may leave a frame unread; None for no limit.
         expose_errors: Send exception texts to clients in place of the reference.
+
+    Raises:
+        ConversionError: `allowed_fields` or `extra_fields` is a text, not a collection of names.
     """
+    for name, names in (("allowed_fields", allowed_fields), ("extra_fields", extra_fields)):
+        check_field_names(name, names)
 
     async def endpoint(request: Request) -> ASGIApp:
         report = partial(_report, expose=expose_errors)
         try:
             body, stream = await _read_request(request, max_body_bytes)
-            cleaned, include_usage = sanitize_streaming_chat_body(
-                body, allowed_fields=allowed_fields, extra_fields=extra_fields
-            )
-            answer = await _while_connected(_answer(complete, cleaned, stream, include_usage), request.receive)
+            cleaned, include_usage = _sanitized(body, allowed_fields, extra_fields)
+            with exits_contained():
+                work = asyncio.ensure_future(_answer(complete, cleaned, stream, include_usage))
+            answer = await _while_connected(work, request.receive, keep_alive if stream else None)
         except ClientDisconnect:
             return Response(status_code=499)  # nobody reads it
         except HTTPException as error:
-            kind = "invalid_request_error" if error.status_code < 500 else "server_error"
-            return _error_response(error.status_code, _error(str(error.detail), kind), error.headers)
+            return _error_response(error.status_code, report(error), error.headers)
         except _RefusedRequest as error:
             return _error_response(error.status, _error(str(error), "invalid_request_error", error.param))
         except UpstreamError as error:
             return _error_response(502, report(error))
         except Exception as error:
             return _error_response(500, report(error))
-        if not isinstance(answer, _Frames):
-            return JSONResponse(answer)
+        if isinstance(answer, bytes):
+            return Response(answer, media_type="application/json")
 
         def farewell(error: BaseException | None) -> Iterable[bytes]:
             return () if error is None else (encode_chunk({"error": report(error)}).encode(), DONE_FRAME.encode())
@@ -123,62 +134,93 @@ class _RefusedRequest(Exception):
 
 
 class _Frames(AsyncIterator[bytes]):
-    """The frames of one stream whose first is known; closing it closes the source."""
+    """The frames of one stream; closing them, begun or not, closes what they come from."""
 
-    def __init__(self, first: str, rest: Iterator[str] | AsyncIterator[object]) -> None:
-        self._first: str | None = first
-        self._rest = rest
-        self._done = False
+    def __init__(
+        self, frames: AsyncGenerator[bytes], close_source: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        self._frames = frames
+        self._close_source = close_source
 
     async def __anext__(self) -> bytes:
-        if self._first is not None:
-            frame, self._first = self._first, None
-            return frame.encode()
-        if isinstance(self._rest, AsyncIterator):
-            return await self._next_chunk(self._rest)
-        for frame in self._rest:
-            return frame.encode()
-        raise StopAsyncIteration
-
-    async def _next_chunk(self, chunks: AsyncIterator[object]) -> bytes:
-        if self._done:
-            raise StopAsyncIteration
-        try:
-            return encode_chunk(_fields_of(await anext(chunks))).encode()
-        except StopAsyncIteration:
-            self._done = True
-            return DONE_FRAME.encode()
+        return await anext(self._frames)
 
     async def aclose(self) -> None:
-        await _close(self._rest)
+        try:
+            await self._frames.aclose()
+        finally:
+            if self._close_source is not None:
+                await self._close_source()
 
 
-async def _answer(
-    complete: Complete, body: dict[str, Any], stream: bool, include_usage: bool
-) -> _Frames | dict[str, Any]:
-    """What is sent: frames of which the first exists, or a whole completion; raises before either."""
+async def _answer(complete: Complete, body: dict[str, Any], stream: bool, include_usage: bool) -> _Frames | bytes:
+    """What is sent: frames of which the first exists, or the JSON of a whole completion; raises before either."""
+    asked = include_usage or not stream
+    call = partial(complete, body, include_usage=asked) if _wants_usage(complete) else partial(complete, body)
     is_async = inspect.iscoroutinefunction(complete) or inspect.isasyncgenfunction(complete)
-    answer = complete(body) if is_async else await run_sync(complete, body)
+    answer = call() if is_async else await run_sync(call)
     if inspect.isawaitable(answer):
         answer = await answer
     if not hasattr(answer, "__aiter__"):
+        if isinstance(answer, Mapping) and (error := error_in_chunk(cast("Mapping[str, Any]", answer))) is not None:
+            raise error
         if not stream:
-            return read_chat_completion(answer)
-        frames = synthesize_chat_completion_sse(answer, include_usage)
-        return _Frames(next(frames), frames)
+            return _json(read_chat_completion(answer))
+        return _Frames(_synthesized(synthesize_chat_completion_sse(answer, include_usage)))
     chunks = aiter(cast("AsyncIterator[object]", answer))
     try:
         if not stream:
-            return await assemble_chat_completion_async(chunks)
-        first = _fields_of(await anext(chunks))
-        if (error := error_in_chunk(first)) is not None:
-            raise error
-        return _Frames(encode_chunk(first), chunks)
-    except BaseException as error:
+            return _json(await assemble_chat_completion_async(chunks))
+        first = await _next_fields(chunks, include_usage)
+        if first is None:
+            raise UpstreamError("the model's stream holds no chunk")
+        return _Frames(_passed_on(encode_chunk(first), chunks, include_usage), partial(_close, chunks))
+    except BaseException:
         await _close(chunks)
-        if isinstance(error, StopAsyncIteration):
-            raise UpstreamError("the model's stream holds no chunk") from None
         raise
+
+
+def _wants_usage(complete: Complete) -> bool:
+    try:
+        parameter = inspect.signature(complete).parameters.get("include_usage")
+    except (TypeError, ValueError):  # some builtins have none
+        return False
+    return parameter is not None and parameter.kind is not parameter.POSITIONAL_ONLY
+
+
+async def _synthesized(frames: Iterator[str]) -> AsyncGenerator[bytes]:
+    for frame in frames:
+        yield frame.encode()
+
+
+async def _passed_on(first: str, chunks: AsyncIterator[object], include_usage: bool) -> AsyncGenerator[bytes]:
+    yield first.encode()
+    while (fields := await _next_fields(chunks, include_usage)) is not None:
+        yield encode_chunk(fields).encode()
+    yield DONE_FRAME.encode()
+
+
+async def _begun_late(work: asyncio.Future[_Frames | bytes]) -> AsyncGenerator[bytes]:
+    """A comment while `complete` still works, then its frames."""
+    yield _PING
+    async for frame in cast("_Frames", await work):
+        yield frame
+
+
+async def _next_fields(chunks: AsyncIterator[object], include_usage: bool) -> dict[str, Any] | None:
+    """The next chunk that the client is to have, None at the end; an error that the stream reports is raised."""
+    async for chunk in chunks:
+        if chunk is None:  # a heartbeat
+            continue
+        fields = _fields_of(chunk)
+        if (error := error_in_chunk(fields)) is not None:
+            raise error
+        if not include_usage and "usage" in fields:
+            had_usage = fields.pop("usage") is not None
+            if had_usage and not fields.get("choices"):
+                continue
+        return fields
+    return None
 
 
 def _fields_of(chunk: object) -> dict[str, Any]:
@@ -196,6 +238,15 @@ async def _close(source: object) -> None:
             if inspect.isawaitable(closing):
                 await closing
             return
+
+
+def _sanitized(
+    body: dict[str, Any], allowed_fields: Collection[str], extra_fields: Collection[str]
+) -> tuple[dict[str, Any], bool]:
+    try:
+        return sanitize_streaming_chat_body(body, allowed_fields=allowed_fields, extra_fields=extra_fields)
+    except ConversionError as error:
+        raise _RefusedRequest(str(error)) from None
 
 
 async def _read_request(request: Request, limit: int) -> tuple[dict[str, Any], bool]:
@@ -221,20 +272,41 @@ async def _read_request(request: Request, limit: int) -> tuple[dict[str, Any], b
     return fields, bool(stream)
 
 
-async def _while_connected(work: Any, receive: Receive) -> Any:
-    """Await the work; cancel it and raise `ClientDisconnect` if the client goes."""
-    task: asyncio.Task[Any] = asyncio.ensure_future(work)
+async def _while_connected(
+    work: asyncio.Future[_Frames | bytes], receive: Receive, patience: float | None
+) -> _Frames | bytes:
+    """Await the work, for a stream no longer than the patience; give it up and raise `ClientDisconnect` if the client goes."""
     listener = asyncio.create_task(_disconnected(receive))
+    kept = False
     try:
-        await asyncio.wait((task, listener), return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise ClientDisconnect
+        await asyncio.wait((work, listener), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done() and listener.done():
+            raise ClientDisconnect
+        kept = True
+        return _result(work) if work.done() else _Frames(_begun_late(work), partial(_give_up, work))
     finally:
         listener.cancel()
-        if not task.done():
-            task.cancel()
-            await asyncio.wait((task,))
+        if not kept:
+            await _give_up(work)
+
+
+def _result(work: asyncio.Future[_Frames | bytes]) -> _Frames | bytes:
+    """What the work gave; what it raised as an exception that ends nothing but this request."""
+    try:
+        return work.result()
+    except Exception:
+        raise
+    except BaseException as error:
+        raise as_exception(error) from error
+
+
+async def _give_up(work: asyncio.Future[_Frames | bytes]) -> None:
+    """Cancel the work, or close what it gave."""
+    if not work.done():
+        work.cancel()
+        await asyncio.wait((work,))
+    if not work.cancelled() and work.exception() is None and isinstance(frames := work.result(), _Frames):
+        await frames.aclose()
 
 
 async def _disconnected(receive: Receive) -> None:
@@ -246,6 +318,8 @@ def _report(error: BaseException, *, expose: bool) -> dict[str, Any]:
     """What a client may read of a failure; what it may not is logged under a reference."""
     if isinstance(error, UpstreamError):
         return _error(str(error), "upstream_error", code=error.code)
+    if isinstance(error, HTTPException):
+        return _error(str(error.detail), _kind_of(error))
     if expose:
         return _error(str(error) or type(error).__name__, "server_error")
     reference = secrets.token_hex(4)
@@ -257,5 +331,14 @@ def _error(message: str, kind: str, param: str | None = None, code: str | None =
     return {"message": message, "type": kind, "param": param, "code": code}
 
 
-def _error_response(status: int, error: dict[str, Any], headers: Any = None) -> JSONResponse:
-    return JSONResponse({"error": error}, status_code=status, headers=headers)
+def _kind_of(error: HTTPException) -> str:
+    return "invalid_request_error" if error.status_code < 500 else "server_error"
+
+
+def _error_response(status: int, error: dict[str, Any], headers: Any = None) -> Response:
+    return Response(_json({"error": error}), status_code=status, headers=headers, media_type="application/json")
+
+
+def _json(content: dict[str, Any]) -> bytes:
+    """The content as ASCII JSON: a lone surrogate, which UTF-8 does not have, is escaped. `ValueError` for NaN."""
+    return json.dumps(content, allow_nan=False).encode()

@@ -52,8 +52,11 @@ def sanitize_streaming_chat_body(
         `stream_options.include_usage` is truthy.
 
     Raises:
-        ConversionError: The body is no object, or a field cannot be copied.
+        ConversionError: The body is no object, or a field cannot be copied (it is nested too deeply). Also where
+            `allowed_fields` or `extra_fields` is a text: `in` would find parts of names in it.
     """
+    for name, names in (("allowed_fields", allowed_fields), ("extra_fields", extra_fields)):
+        check_field_names(name, names)
     if isinstance(body, BaseModel):
         body = json_fields(body)
     if not isinstance(body, Mapping):
@@ -66,6 +69,14 @@ def sanitize_streaming_chat_body(
         if isinstance(name, str) and name not in _STREAMING and (name in allowed_fields or name in extra_fields):
             try:
                 cleaned[name] = deepcopy(value)
+            except RecursionError:
+                raise ConversionError(f"the field {name!r} of the request is nested too deeply") from None
             except Exception as error:
                 raise ConversionError(f"the field {name!r} of the request cannot be copied: {error}") from error
     return cleaned, include_usage
+
+
+def check_field_names(name: str, names: object) -> None:
+    """Refuse a text where names are wanted."""
+    if isinstance(names, str | bytes):
+        raise ConversionError(f"{name} must be a list or set of names, not a text; write [{names!r}]")

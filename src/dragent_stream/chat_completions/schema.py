@@ -14,8 +14,9 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import TypedDict
 
 from dragent_stream.chat_completions.objects import json_fields
+from dragent_stream.content_parts import text_and_reasoning
 
-__all__ = ("ChatCompletion", "read_chat_completion")
+__all__ = ("ChatCompletion", "default_finish", "read_chat_completion", "split_content")
 
 
 class FunctionCall(TypedDict):
@@ -66,7 +67,7 @@ class Message(TypedDict):
     """The answer of one choice."""
 
     role: NotRequired[str | None]
-    content: NotRequired[str | None]
+    content: NotRequired[str | list[dict[str, Any]] | None]
     reasoning: NotRequired[str | None]
     reasoning_content: NotRequired[str | None]
     refusal: NotRequired[str | None]
@@ -98,7 +99,7 @@ class Usage(TypedDict):
 class ChatCompletion(TypedDict):
     """A whole answer of the Chat Completions API, as JSON."""
 
-    __pydantic_config__ = ConfigDict(title="ChatCompletion", hide_input_in_errors=True)  # type: ignore[misc]
+    __pydantic_config__ = ConfigDict(title="ChatCompletion")  # type: ignore[misc]
 
     id: NotRequired[str | None]
     object: NotRequired[Literal["chat.completion"] | None]
@@ -111,6 +112,8 @@ class ChatCompletion(TypedDict):
 
 
 _COMPLETION: Final = TypeAdapter[ChatCompletion](ChatCompletion)
+# Of a content in parts; what has no type is text, a refusal is part of the answer.
+_TEXT_PARTS: Final = ("text", "output_text", "refusal", "thinking", "reasoning", None)
 _LARGEST_INT: Final = 10**4300  # what CPython writes as decimal digits
 _Path = tuple[str | int, ...]
 
@@ -123,6 +126,8 @@ def read_chat_completion(completion: object) -> dict[str, Any]:
     * choices are sorted by their index, which is their position where it is missing;
     * a message without role gets `assistant`, a choice without finish reason gets `tool_calls`, `function_call` or
       `stop`; `id`, `created` and `model` that are missing are null; `object` is `chat.completion`;
+    * content in parts (Mistral) becomes the text and, from its thinking, `reasoning_content`; parts of other types are
+      kept under `content_parts`;
     * arguments that are no string are encoded as JSON, missing ones are `""`; a missing tool type is filled in;
     * the `index` of a tool call and the `delta` of a choice are dropped: both belong to the stream.
 
@@ -134,22 +139,22 @@ def read_chat_completion(completion: object) -> dict[str, Any]:
 
     Raises:
         pydantic.ValidationError: A value has the wrong type, is no JSON (NaN too), or the object is an error body.
-            Every entry of `errors()` names its path in `loc`.
+            Every entry of `errors()` names its path in `loc`; none holds the value, which may be a user's.
     """
-    data: Any = completion
     if isinstance(completion, BaseModel):
-        data = json_fields(completion)
-    elif isinstance(completion, Mapping):
-        data = dict(cast("Mapping[str, Any]", completion))
-    _COMPLETION.validate_python(data, strict=True)
+        completion = json_fields(completion)
+    data: dict[str, Any] = dict(cast("Mapping[str, Any]", completion)) if isinstance(completion, Mapping) else {}
+    for key, is_error in (("error", bool(data.get("error"))), ("object", data.get("object") == "error")):
+        if is_error:
+            raise _invalid((key,), "error_body", "This is an error, not a completion")
+    if (wrong := _mistyped(data if isinstance(completion, Mapping) else completion)) is not None:
+        raise wrong
     try:
         problem = _find_no_json(data)
     except RecursionError:
         problem = "is nested too deeply, or holds itself", ()
     if problem is not None:
         raise _invalid(problem[1], "json_value", "Value " + problem[0])
-    if data.get("error"):
-        raise _invalid(("error",), "error_body", "This is an error, not a completion")
     result: dict[str, Any] = {
         "id": data.get("id"),
         "object": "chat.completion",
@@ -163,6 +168,28 @@ def read_chat_completion(completion: object) -> dict[str, Any]:
     return result
 
 
+def _mistyped(data: object) -> ValidationError | None:
+    """The errors of the types, without the values: a TypedDict's `hide_input_in_errors` has no effect on its adapter."""
+    try:
+        _COMPLETION.validate_python(data, strict=True)
+    except ValidationError as error:
+        lines = [
+            InitErrorDetails(
+                type=PydanticCustomError(cast("Any", line["type"]), "{text}", {"text": line["msg"]}),
+                loc=_without_members(line["loc"]),
+                input=None,
+            )
+            for line in error.errors(include_url=False, include_context=False, include_input=False)
+        ]
+        return ValidationError.from_exception_data("ChatCompletion", lines, hide_input=True)
+    return None
+
+
+def _without_members(loc: _Path) -> _Path:
+    """The path without pydantic's names of what a union may hold."""
+    return tuple(part for part in loc if part not in ("str", "int", "float", "list[dict[str,any]]"))
+
+
 def _read_choices(choices: list[dict[str, Any]]) -> list[dict[str, Any]]:
     by_index: dict[int, dict[str, Any]] = {}
     for position, choice in enumerate(choices):
@@ -173,8 +200,7 @@ def _read_choices(choices: list[dict[str, Any]]) -> list[dict[str, Any]]:
         message = _read_message(choice.get("message") or {}, ("choices", position, "message"))
         finish = choice.get("finish_reason")
         if not finish:
-            calls, call = message.get("tool_calls"), message.get("function_call")
-            finish = "tool_calls" if calls else "function_call" if call else "stop"
+            finish = default_finish(message)
         read = {"index": index, "message": message, "finish_reason": finish}
         for key, value in choice.items():
             if key != "delta":
@@ -183,8 +209,38 @@ def _read_choices(choices: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [by_index[index] for index in sorted(by_index)]
 
 
+def default_finish(message: Mapping[str, Any]) -> str:
+    """The finish reason of a message whose server named none."""
+    return "tool_calls" if message.get("tool_calls") else "function_call" if message.get("function_call") else "stop"
+
+
+def split_content(parts: list[object]) -> tuple[str, str, list[object]]:
+    """A content in parts as its text, its thinking, and the parts that are neither."""
+    read: list[object] = []
+    others: list[object] = []
+    for part in parts:
+        kind = cast("dict[str, object]", part).get("type") if isinstance(part, dict) else None
+        chosen = read if kind in _TEXT_PARTS else others
+        chosen.append(cast("object", part))
+    return *text_and_reasoning(read), others
+
+
+def _read_content(read: dict[str, Any], path: _Path) -> None:
+    parts: list[dict[str, Any]] = read["content"]
+    for part in parts:
+        if part.get("type") in ("text", "output_text", None) and not isinstance(part.get("text"), str):
+            raise _invalid((*path, "content"), "content_part", "A text part of the content has no text")
+    read["content"], reasoning, others = split_content(cast("list[object]", parts))
+    if reasoning and not (read.get("reasoning_content") or read.get("reasoning")):
+        read["reasoning_content"] = reasoning
+    if others:
+        read["content_parts"] = others
+
+
 def _read_message(message: dict[str, Any], path: _Path) -> dict[str, Any]:
     read = {**message, "role": message.get("role") or "assistant"}
+    if isinstance(read.get("content"), list):
+        _read_content(read, path)
     if message.get("function_call"):
         read["function_call"] = _read_function(message["function_call"])
     if message.get("tool_calls"):
@@ -239,7 +295,9 @@ def _find_no_json(value: object) -> tuple[str, _Path] | None:
     return None
 
 
-def _invalid(path: _Path, kind: Literal["json_value", "error_body", "choice_index", "missing"], text: str) -> Exception:
+def _invalid(
+    path: _Path, kind: Literal["json_value", "error_body", "choice_index", "content_part", "missing"], text: str
+) -> Exception:
     problem = PydanticCustomError(kind, "{text}", {"text": text})  # braces in the text are no placeholders
     return ValidationError.from_exception_data(
         "ChatCompletion", [InitErrorDetails(type=problem, loc=path, input=None)], hide_input=True
