@@ -66,7 +66,7 @@ tests/clients_chat/node_modules/.ready: tests/clients_chat/package-lock.json
 
 # Real agents of NAT 1.6 to 1.9, with and without its profiler, beside datarobot-genai, and its command without our extra;
 # NAT="1.9.0-profiler 1.6.0" selects.
-test-nat: $(UV) tests/clients/node_modules/.ready
+test-nat: $(UV) tests/clients/node_modules/.ready tests/clients_chat/node_modules/.ready
 	"$(PYTHON)" tests/nat/run.py $(NAT)
 
 # Real runtimes of NeMo Fabric's SDK around our adapters, an openai client and a real NAT among their targets.
@@ -74,7 +74,7 @@ FABRIC ?= 0.5.0 0.2.0
 test-fabric: $(FABRIC:%=.venvs/fabric-%/.ready) tests/clients/node_modules/.ready
 	"$(PYTHON)" tests/nat/run.py --prepare 1.9.0
 	set -e; for version in $(FABRIC); do \
-		echo "nemo-fabric-runtime $$version"; .venvs/fabric-$$version/bin/python -m pytest -q tests/fabric/sdk; \
+		echo "nemo-fabric-runtime $$version"; .venvs/fabric-$$version/bin/python -m pytest -q tests/fabric/sdk examples/fabric; \
 		.venvs/fabric-$$version/bin/python examples/fabric/check.py; \
 	done
 
