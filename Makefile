@@ -1,7 +1,7 @@
 # Every target sets up what it needs inside this checkout: uv in .tools, the environment in .venv.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: test-ray demo fuzz test test-nat test-fabric test-protocol test-clients test-chat-clients lint bench docs-check setup clean page test-browser test-copilotkit bench-serve
+.PHONY: test-ray demo fuzz test test-langchain test-pythons test-lowest test-nat test-fabric test-protocol test-clients test-chat-clients lint bench docs-check setup clean page test-browser test-copilotkit bench-serve
 
 PYTHON := $(shell for p in "$$PYTHON" python3.12 python3.13 python3.11 python3 python; do \
 	[ -n "$$p" ] && "$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' >/dev/null 2>&1 \
@@ -32,13 +32,17 @@ demo: setup
 test: setup tests/clients/node_modules/.ready
 	$(RUN) pytest
 	$(MAKE) --no-print-directory fuzz SECONDS=30 SEED=1
-	$(MAKE) --no-print-directory test-protocol test-fabric test-chat-clients test-copilotkit test-browser
+	$(MAKE) --no-print-directory test-pythons test-lowest test-protocol test-langchain test-fabric test-chat-clients test-copilotkit test-browser
 	$(MAKE) --no-print-directory test-nat NAT="1.9.0-profiler 1.6.0 core-alone"
 
 # Mutations of every case and recording through both writers and both judges; a fault comes out as a test to paste.
 SECONDS := 600
 fuzz: setup
 	PYTHONPATH=tests $(RUN) python -m fuzz --seconds $(SECONDS) $(SEED:%=--seed %) $(STREAM:%=--stream %)
+
+# The core suite on the other Pythons of this machine, and with the lowest versions that pyproject.toml allows.
+test-pythons test-lowest: test-%: setup
+	"$(PYTHON)" scripts/core_suite.py $*
 
 test-clients: setup tests/clients/node_modules/.ready
 	$(RUN) pytest tests/clients
@@ -63,7 +67,7 @@ tests/clients_chat/node_modules/.ready: tests/clients_chat/package-lock.json
 
 # Real agents of NAT 1.6 to 1.9, with and without its profiler, beside datarobot-genai, and its command without our extra;
 # NAT="1.9.0-profiler 1.6.0" selects.
-test-nat: $(UV) tests/clients/node_modules/.ready
+test-nat: $(UV) tests/clients/node_modules/.ready tests/clients_chat/node_modules/.ready
 	"$(PYTHON)" tests/nat/run.py $(NAT)
 
 # Real runtimes of NeMo Fabric's SDK around our adapters, an openai client and a real NAT among their targets.
@@ -71,7 +75,7 @@ FABRIC ?= 0.5.0 0.2.0
 test-fabric: $(FABRIC:%=.venvs/fabric-%/.ready) tests/clients/node_modules/.ready
 	"$(PYTHON)" tests/nat/run.py --prepare 1.9.0
 	set -e; for version in $(FABRIC); do \
-		echo "nemo-fabric-runtime $$version"; .venvs/fabric-$$version/bin/python -m pytest -q tests/fabric/sdk; \
+		echo "nemo-fabric-runtime $$version"; .venvs/fabric-$$version/bin/python -m pytest -q tests/fabric/sdk examples/fabric; \
 		.venvs/fabric-$$version/bin/python examples/fabric/check.py; \
 	done
 
@@ -93,6 +97,16 @@ test-protocol: $(PROTOCOLS:%=.venvs/ag-ui-%/.ready)
 	$(UV) venv --quiet --clear .venvs/ag-ui-$*
 	$(UV) pip install --quiet --python .venvs/ag-ui-$*/bin/python -e . ag-ui-protocol==$* ag-ui-validate==0.4.0 \
 		hypothesis langchain-core openai pytest pytest-asyncio pytest-randomly
+	@touch $@
+
+# The real LangChain packages of Anthropic, AWS, Google and OpenAI, and an agent on each, over sockets.
+test-langchain: .venvs/langchain/.ready
+	.venvs/langchain/bin/python -m pytest -q tests/langchain
+
+.venvs/langchain/.ready: $(UV) pyproject.toml tests/langchain/requirements.txt
+	$(UV) venv --quiet --clear .venvs/langchain
+	$(UV) pip sync --quiet --python .venvs/langchain/bin/python tests/langchain/requirements.txt
+	$(UV) pip install --quiet --python .venvs/langchain/bin/python --no-deps --editable .
 	@touch $@
 
 lint: setup

@@ -136,7 +136,7 @@ def trace_lines(case: dict[str, Any]) -> list[str | bytes]:
             lines.append(json.dumps({"t": 0, "error": {"type": "RuntimeError", "message": str(item)}}))
         else:
             lines.append(json.dumps({"t": 0, "chunk": item}))
-    return lines
+    return [*lines, json.dumps({"t": 0, "end": True})]
 
 
 def _jsonable(value: Any) -> Any:

@@ -198,6 +198,7 @@ def test_encrypted_reasoning_belongs_to_the_call_where_the_turn_says_nothing_els
     run.encrypted("early")
     run.tool_call(call("f", call_id="x"))
     run.encrypted("late")
+    run.end_turn()
     values = [wire(frame) for frame in run.drain() if b"ENCRYPTED" in frame]
     assert [(e["subtype"], e["entityId"], e["encryptedValue"]) for e in values] == [
         ("tool-call", "x", "early"),

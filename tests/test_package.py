@@ -28,10 +28,13 @@ def loaded(code: str) -> set[str]:
     return set(json.loads(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True).stdout))
 
 
-def test_importing_the_converter_costs_no_more_than_ag_ui_and_a_tenth() -> None:
-    ours, base = loaded("from dragent_stream import stream_agui_run"), loaded("import ag_ui.core")
-    assert len(ours) <= 1.1 * len(base)
-    assert not HEAVY & (ours - base)
+def test_importing_the_converter_costs_hardly_more_than_ag_ui() -> None:
+    base = loaded("import ag_ui.core")
+    more = loaded("from dragent_stream import stream_agui_run") - base
+    # of the standard library every Python has its own modules below the same names, so counts are compared, not numbers
+    assert len(more) <= 0.25 * len(base)
+    assert len({name for name in more if not name.startswith("dragent_stream")}) <= 0.05 * len(base)
+    assert not HEAVY & more
 
 
 def test_the_package_alone_loads_nothing() -> None:

@@ -49,3 +49,15 @@ def test_a_batch_is_one_frame_per_event_without_nulls() -> None:
         "toolCallId": "c",
         "delta": "{}",
     }
+
+
+def test_fields_of_datarobot_genai_are_ignored() -> None:
+    event = TextMessageContentEvent(message_id="m", delta="x")
+    fields: dict[str, Any] = {
+        "original_chunk": object(),
+        "datarobot_moderations": {"a": 1},
+        "pipeline_interactions": None,
+    }
+    batch = DRAgentEventResponse(events=[event], model="m", **fields)
+    assert batch.events == [event]
+    assert batch.model_dump(exclude_none=True).keys() == {"events", "model"}

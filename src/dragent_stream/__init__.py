@@ -11,9 +11,11 @@ if TYPE_CHECKING:
         synthesize_chat_completion_sse,
     )
     from dragent_stream.errors import (
+        AnswerError,
         ConversionError,
         DragentStreamError,
         MissingExtraError,
+        RecordedError,
         SSEError,
         TraceFormatError,
         UpstreamError,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AgentStep",
+    "AnswerError",
     "ChatSSEDecoder",
     "ChunkConverter",
     "ConversionError",
@@ -36,6 +39,7 @@ __all__ = [
     "DRAgentEventResponse",
     "DragentStreamError",
     "MissingExtraError",
+    "RecordedError",
     "RunLedger",
     "SSEDecoder",
     "SSEError",
@@ -58,6 +62,7 @@ __all__ = [
 # A room loads when it is entered: pytest loads this package in every project that has it, for its fixtures alone.
 _ROOMS = {
     "AgentStep": "step_adaptor",
+    "AnswerError": "errors",
     "ChatSSEDecoder": "sse",
     "ChunkConverter": "stream_converter",
     "ConversionError": "errors",
@@ -65,6 +70,7 @@ _ROOMS = {
     "DRAgentEventResponse": "response",
     "DragentStreamError": "errors",
     "MissingExtraError": "errors",
+    "RecordedError": "errors",
     "RunLedger": "ledger",
     "SSEDecoder": "sse",
     "SSEError": "errors",

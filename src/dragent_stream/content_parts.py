@@ -115,12 +115,23 @@ def _encrypted(part: Fields) -> str:
         "redactedContent",
         "data",
     ):
-        value = part.get(key)
-        if isinstance(value, bytes | bytearray):
-            return b64encode(value).decode()
+        value: object = part.get(key)
         if isinstance(value, str) and value:
             return value
+        if value and not isinstance(value, str | dict | list | tuple | int | float):
+            return _bytes_text(value)
     return ""
+
+
+def _bytes_text(value: object) -> str:
+    """Bytes as base64, also those that a recording held: they know their JSON, which is base64 for URLs."""
+    if isinstance(value, bytes | bytearray):
+        return b64encode(value).decode()
+    text = json_text(value)
+    return text[1:-1].translate(_FROM_URL) if text[:1] == '"' else ""
+
+
+_FROM_URL = str.maketrans("-_", "+/")
 
 
 def result_text(content: object) -> str:

@@ -4,7 +4,8 @@
 DragentStreamError
 ├── ConversionError       the caller misused a converter (a bad option, a foreign ledger, a bad run input)
 ├── UpstreamError         the upstream reported a failure inside its stream
-│   └── AnswerError       what came is no complete answer
+│   ├── AnswerError       what came is no complete answer
+│   └── RecordedError     a recorded upstream raised
 ├── TraceFormatError      a recording cannot be read; names the source, the line and the remedy
 ├── SSEError              an SSE stream cannot be read
 └── MissingExtraError     an edge was imported without its extra (also an ImportError)
@@ -18,6 +19,7 @@ __all__ = [
     "ConversionError",
     "DragentStreamError",
     "MissingExtraError",
+    "RecordedError",
     "SSEError",
     "TraceFormatError",
     "UpstreamError",
@@ -51,6 +53,10 @@ class AnswerError(UpstreamError):
     Its code is `EMPTY_ANSWER` (nothing was said), `UNKNOWN_CHUNKS` (nothing was understood), `INCOMPLETE_TOOL_CALL` (a
     call's arguments are no JSON), `length` or `content_filter` (the model's own word), or `STREAM_ERROR` (it was cut off).
     """
+
+
+class RecordedError(UpstreamError):
+    """The recorded upstream raised an exception, whose text clients do not get, now as then."""
 
 
 class TraceFormatError(DragentStreamError):

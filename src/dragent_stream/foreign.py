@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import AsyncIterable, Callable, Mapping
 from difflib import get_close_matches
+from enum import Enum
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from dragent_stream.fields import Fields, fields_of
@@ -71,7 +72,8 @@ def _look(chunk: object) -> _Answer:
         if (detail := form.of(fields)) is not None:
             return form.name + (f" ({detail})" if detail else ""), form.remedy
     if not isinstance(chunk, Mapping):
-        return f"an object of the type {kind} with {_keys(fields)}", _SHAPE
+        public = {} if isinstance(chunk, Enum) else {key: fields[key] for key in fields if not str(key).startswith("_")}
+        return f"an object of the type {kind}" + (f" with {_keys(public)}" if public else ""), _SHAPE
     return f"an object with {_keys(fields)}" if fields else "an empty object", _SHAPE
 
 

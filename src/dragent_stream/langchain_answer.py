@@ -68,6 +68,7 @@ class Answer:
     __slots__ = (
         "_encrypted",
         "_model",
+        "_provider",
         "_sealed",
         "_signed",
         "_thinks",
@@ -99,6 +100,7 @@ class Answer:
         self._signed: set[str] = set()
         self._usage: Usage | None = None
         self._model = ""
+        self._provider = ""
 
     def same_as(self, message: Fields) -> bool:
         """A whole message repeats what was streamed: the same text, the same calls."""
@@ -121,6 +123,7 @@ class Answer:
         record.model = first_text(metadata, "model_name", "model", "model_id")
         record.provider = text_of(metadata.get("model_provider"))
         self._model = record.model or self._model
+        self._provider = record.provider or self._provider
         content = read_content(message["content"])
         if more:
             _read_more(more, content)
@@ -144,7 +147,7 @@ class Answer:
         if counts and (usage := read_usage(counts)):
             record.usage = usage if whole else self._more_usage(usage)
             record.usage_adds = not whole
-            record.model = self._model
+            record.model, record.provider = self._model, self._provider  # said once, and not with the usage
         if record.text:
             self.text.append(record.text)
         self.streamed = self.streamed or not whole

@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from json.encoder import encode_basestring_ascii as quote
-from typing import Any, Final, Generic, Literal, cast
+from typing import Any, Final, Generic, cast
 
 from ag_ui.core import BaseEvent
 from typing_extensions import TypeVar
@@ -35,7 +35,7 @@ from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
 from dragent_stream.plain_chunks import TEXT, THOUGHT, Writers
 from dragent_stream.snapshots import GrowingText
 from dragent_stream.tool_calls import CallState, ToolCall
-from dragent_stream.turn import OpenMessage, Place, Turn, opening_writer
+from dragent_stream.turn import OpenMessage, Owner, Place, Turn, opening_writer
 from dragent_stream.usage import UsageTotals
 from dragent_stream.well_formed import well_formed
 
@@ -370,7 +370,7 @@ class RunLedger(Generic[E]):
             own = not turn.announced and not turn.calls
             turn.announced = True
             message = turn.text = self.open_text(turn.message_id if own else self._new_id())
-            self._own_encrypted(turn, "message", message.id)
+            self._give_encrypted(turn, ("message", message.id))
         self.write(message, delta)
         self._hold_only(turn, (TEXT,), message, turn.said)
 
@@ -381,8 +381,7 @@ class RunLedger(Generic[E]):
         turn = self._speaking_turn()
         if turn.reasoning is None:
             turn.reasoning = self.open_reasoning()
-            turn.owner = None  # a thought is the best owner
-            self._own_encrypted(turn, "message", turn.reasoning.id)
+            self._give_encrypted(turn, ("message", turn.reasoning.id), best=True)
         self.write(turn.reasoning, delta)
         self._hold_only(turn, THOUGHT, turn.reasoning, turn.thought)
 
@@ -394,7 +393,10 @@ class RunLedger(Generic[E]):
             self.hot.update(dict.fromkeys(kinds, write))
 
     def encrypted(self, value: str) -> None:
-        """Encrypted reasoning; it belongs to the turn's thought, else to its first text or call, which may yet come."""
+        """Encrypted reasoning; it belongs to the turn's thought, else to its first text or call, which may yet come.
+
+        A second value (redacted thinking behind a signed thought) belongs to what comes next: clients keep one for each.
+        """
         if self.finished:
             return
         turn = self._turn
@@ -405,14 +407,16 @@ class RunLedger(Generic[E]):
             return  # repeated with every delta
         turn.encrypted_before += (value,)
         turn.encrypted += (value,)
-        if turn.owner:
-            self._own_encrypted(turn, *turn.owner)
+        self._give_encrypted(turn)
 
-    def _own_encrypted(self, turn: Turn[E], kind: Literal["message", "tool-call"], entity: str) -> None:
-        turn.owner = turn.owner or (kind, entity)
-        for value in turn.encrypted:
+    def _give_encrypted(self, turn: Turn[E], owner: Owner | None = None, *, best: bool = False) -> None:
+        """Write the values that have an owner, after a new one has come; a thought is the best."""
+        if owner:
+            turn.owners = (owner, *turn.owners) if best else (*turn.owners, owner)
+        while turn.encrypted and turn.owners:
+            value, turn.encrypted = turn.encrypted[0], turn.encrypted[1:]
+            turn.owner, turn.owners = turn.owners[0], turn.owners[1:]
             self._out.append(self._events.encrypted_value(*turn.owner, value))
-        turn.encrypted = ()
 
     def tool_call(self, delta: ToolCallDelta) -> None:
         """One tool-call delta of the model."""
@@ -512,6 +516,9 @@ class RunLedger(Generic[E]):
         self._show_announced(turn)
         for call in turn.calls:
             self._end_call(call)
+        if turn.owner:
+            for value in turn.encrypted:
+                self._out.append(self._events.encrypted_value(*turn.owner, value))
         turn.over = True
         if self._open_turns:
             self._open_turns.pop(turn.place.message, None)
@@ -767,8 +774,8 @@ class RunLedger(Generic[E]):
             self._events.call_start(call.wire_id, well_formed(call.name), turn.message_id if turn else None)
         )
         self._sign(call)
-        if turn:
-            self._own_encrypted(turn, "tool-call", call.wire_id)
+        if turn and not call.signature:
+            self._give_encrypted(turn, ("tool-call", call.wire_id))
         writer = OpenMessage(call.wire_id, self._events.arguments_writer(call.wire_id))
         call.writer = writer
         if call.parts:

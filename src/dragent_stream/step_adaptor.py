@@ -375,8 +375,8 @@ def _arguments(value: object) -> str:
     """The arguments of a call that only its step shows: an object is one, anything else becomes its one value."""
     if value is None:
         return "{}"
-    fields = fields_of(value)
-    return json_text({"value": value} if fields is None else fields)
+    text = json.dumps(value) if isinstance(value, str) else json_text(value)
+    return text if text.startswith("{") else f'{{"value":{text}}}'
 
 
 def _tool_input(value: object) -> object:

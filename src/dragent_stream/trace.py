@@ -10,6 +10,9 @@ the seconds since the start:
 {"t", "end": true}
 ```
 
+A chunk may also be text, null (a heartbeat) or a list (a tuple); `trace_values` says how other values stand in it. With a
+header, a recording that has neither of the last three lines was cut, unless the model had ended its answer.
+
 Also read: lines of the same kind without a header, lines that are bare chunks, and the raw body of an answer: an SSE
 capture (`data: …`), a completion over several lines, an array of chunks.
 """
@@ -18,26 +21,32 @@ from __future__ import annotations
 
 import json
 import re
-import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
 from itertools import chain
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import anyio
-from pydantic_core import PydanticSerializationError, to_json
 
-from dragent_stream.answer_body import READS, BodyChunks
-from dragent_stream.errors import AnswerError, SSEError, TraceFormatError, UpstreamError
+from dragent_stream.answer_body import BodyChunks
+from dragent_stream.errors import (
+    AnswerError,
+    ConversionError,
+    RecordedError,
+    SSEError,
+    TraceFormatError,
+    UpstreamError,
+)
 from dragent_stream.events import WireEvents
 from dragent_stream.ledger import RunLedger
-from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
+from dragent_stream.options import ConverterOptions
 from dragent_stream.sse.chat import Json, is_invalid_frame
 from dragent_stream.step_adaptor import AgentStep
-from dragent_stream.stream_converter import ChunkConverter, ChunkSource, Upstream
+from dragent_stream.stream_converter import ChunkConverter
+from dragent_stream.trace_lines import Problem, TraceRecord, read_lines
+from dragent_stream.trace_recording import TRACE_VERSION, record_chunks
 
 __all__ = [
     "TRACE_VERSION",
@@ -49,107 +58,9 @@ __all__ = [
     "replay_trace",
 ]
 
-TRACE_VERSION = 1
-
 E = TypeVar("E")
-Kind = Literal["chunk", "step", "error", "closed", "end", "cut"]
-Problem = Callable[[TraceFormatError], None]
-
-_KINDS: tuple[Kind, ...] = ("chunk", "step", "error", "closed", "end")
-_MAX_SECONDS = 1e9  # what is no time: NaN, infinity, an integer that is no float
 _SSE_STARTS = (b"data", b":", b"event", b"id", b"retry", b"error")
 _JSON_BODY = re.compile(rb"\{[ \t]*[\r\n]|\[\s*\{")  # of an answer; a record of a trace is one line
-
-
-class TraceRecord(NamedTuple):
-    """One record of a trace.
-
-    Attributes:
-        line: Its line number, from 1; the frame's number in an SSE capture.
-        t: Seconds since the start, or None where the recording has no times.
-        kind: What `value` is; `cut` stands for a recording that breaks off, its value says how: a text or an
-            `AnswerError`.
-        value: The chunk, the step, the error object, or how it ended.
-    """
-
-    line: int
-    t: float | None
-    kind: Kind
-    value: Any
-
-
-# Recording.
-
-
-async def record_chunks(
-    chunks: ChunkSource, file: str | PathLike[str] | IO[str], **metadata: Any
-) -> AsyncGenerator[Any, None]:
-    """Pass a chunk stream through and write it to a trace as it goes.
-
-    What the consumer sees is the upstream's own: the same objects, its exception, its end. `AgentStep`s are recorded as
-    steps, bytes as the chunks they hold. The upstream is closed when the consumer leaves.
-
-    Args:
-        chunks: The chunks; see `ChunkSource`.
-        file: A path, or an open text file, which stays open.
-        **metadata: Written into the header beside the version. Put no secrets here.
-
-    Yields:
-        The chunks, unchanged.
-    """
-    start = time.monotonic()
-    with ExitStack() as stack:
-        out = stack.enter_context(_open(file)) if isinstance(file, str | PathLike) else file
-
-        def write(kind: Kind, value: Any) -> None:
-            out.write(_json({"t": round(time.monotonic() - start, 4), kind: value}) + "\n")
-            out.flush()  # what was received is in the file, also when the process dies
-
-        bodies = BodyChunks()
-        out.write(_json({"dragent_trace": TRACE_VERSION, **metadata}) + "\n")
-        try:
-            async with Upstream(chunks, DEFAULT_OPTIONS.close_timeout) as upstream:
-                async for chunk in upstream:
-                    if isinstance(chunk, READS):
-                        for held in bodies.read(bytes(cast("bytes", chunk))):
-                            write("chunk", held)
-                    elif isinstance(chunk, AgentStep):
-                        write("step", chunk.step)
-                    elif chunk is not None:
-                        write("chunk", chunk)
-                    yield chunk
-        except Exception as exc:
-            write("error", _error_record(exc))
-            raise
-        except BaseException as gone:
-            write("closed", type(gone).__name__)
-            raise
-        for held in bodies.end():
-            write("chunk", held)
-        if bodies.problem:
-            write("error", _error_record(bodies.problem))
-        else:
-            write("end", True)
-
-
-def _error_record(exc: Exception) -> Json:
-    code = {"code": exc.code} if isinstance(exc, UpstreamError) else {}
-    return {"type": type(exc).__name__, "message": str(exc), **code}
-
-
-def _open(path: str | PathLike[str]) -> IO[str]:
-    return Path(path).open("w", encoding="utf-8", newline="\n")
-
-
-def _json(value: Any) -> str:
-    try:
-        text = to_json(value, exclude_none=False, bytes_mode="base64", serialize_unknown=True, fallback=str).decode()
-    except PydanticSerializationError:  # lone surrogates
-        text = json.dumps(value, default=lambda item: getattr(item, "model_dump", item.__str__)())
-    return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\x85", "\\u0085")
-
-
-# Reading.
 
 
 def read_trace(
@@ -166,7 +77,7 @@ def read_trace(
         on_problem: Called with the error of each line that cannot be read; reading goes on behind it.
 
     Yields:
-        The records, in the order of the file.
+        The records, in the order of the file; at last a `cut`, where the recording breaks off.
 
     Raises:
         TraceFormatError: Without `on_problem`, at the first line that cannot be read. Always, where the whole source is
@@ -208,7 +119,7 @@ def _read(source: Iterable[str | bytes], name: str, problem: Problem) -> Iterato
     if start.startswith(_SSE_STARTS) or _JSON_BODY.match(start):
         yield from _read_body(head, pieces, name, problem)
     elif start.startswith(b"{"):
-        yield from _read_lines(_lines(head, pieces), name, problem)
+        yield from read_lines(_lines(head, pieces), name, problem)
     else:
         raise TraceFormatError(
             "is no trace: it starts neither with a JSON object nor with an SSE field",
@@ -251,82 +162,6 @@ def _lines(head: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
             waiting = [rest]
         waiting.append(piece)
     yield from b"".join(waiting).split(b"\n")
-
-
-def _read_lines(lines: Iterator[bytes], name: str, problem: Problem) -> Iterator[TraceRecord]:
-    broken: TraceFormatError | None = None
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        if broken is not None:
-            problem(broken)
-            broken = None
-        try:
-            value: Any = json.loads(line)
-        except (ValueError, RecursionError) as exc:
-            reason = exc.msg if isinstance(exc, json.JSONDecodeError) else type(exc).__name__
-            broken = TraceFormatError(
-                f"is not JSON: {reason}", source=name, line=number, remedy="remove or repair the line"
-            )
-            continue
-        if not isinstance(value, dict):
-            problem(
-                TraceFormatError(
-                    "is no record: a JSON object is expected", source=name, line=number, remedy="remove the line"
-                )
-            )
-            continue
-        record = cast("dict[str, Any]", value)
-        if "dragent_trace" in record:
-            _check_version(record["dragent_trace"], name, number)
-            continue
-        t = record.get("t")
-        kind: Kind | None = next((kind for kind in _KINDS if kind in record and "choices" not in record), None)
-        if kind == "error" and t is None and not _is_recorded_error(record):
-            kind = None  # a bare chunk with an error object
-        if _is_agui(record):
-            problem(
-                TraceFormatError(
-                    f"is an AG-UI event ({record['type']}), no chunk",
-                    source=name,
-                    line=number,
-                    remedy="it is converted already; check it with: dragent-stream validate",
-                )
-            )
-        elif kind is None:
-            yield TraceRecord(number, None, "chunk", record)
-        else:
-            seconds = float(t) if isinstance(t, int | float) and abs(t) < _MAX_SECONDS else None
-            yield TraceRecord(number, seconds, kind, record[kind])
-    if broken is not None:
-        problem(
-            TraceFormatError("breaks off here", source=name, line=broken.line, remedy="the recording was cut short")
-        )
-        yield TraceRecord(broken.line, None, "cut", f"the recording breaks off in line {broken.line}")
-
-
-def _is_recorded_error(record: Mapping[str, Any]) -> bool:
-    return record.keys() <= {"error"} and isinstance(record["error"], dict) and "type" in record["error"]
-
-
-def _is_agui(record: Mapping[str, Any]) -> bool:
-    kind = record.get("type")
-    return (
-        isinstance(kind, str)
-        and kind.isupper()
-        and ("_" in kind or kind in ("RAW", "CUSTOM"))
-        and "choices" not in record
-    )
-
-
-def _check_version(version: object, name: str, line: int) -> None:
-    if version != TRACE_VERSION or isinstance(version, bool):
-        raise TraceFormatError(
-            f"is a trace of version {version!r}; this release reads version {TRACE_VERSION}",
-            source=name,
-            line=line,
-            remedy="upgrade dragent-stream, or record it again",
-        )
 
 
 def _read_body(head: bytes, pieces: Iterator[bytes], name: str, problem: Problem) -> Iterator[TraceRecord]:
@@ -380,12 +215,16 @@ def _how_it_broke_off(value: str | AnswerError) -> AnswerError:
 
 
 def _recorded_error(value: Any) -> Exception:
-    if isinstance(value, Mapping):
-        fields = cast("Mapping[str, Any]", value)
-        kind = AnswerError if fields.get("type") == "AnswerError" else UpstreamError
-        text = str(fields.get("message") or fields.get("type") or "the upstream failed")
-        return kind(text, str(fields.get("code") or "STREAM_ERROR"))
-    return UpstreamError(str(value))
+    fields = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {"message": value})
+    kind = fields.get("type")
+    text = str(fields.get("message") or kind or "the upstream failed")
+    for found in (AnswerError, UpstreamError):
+        if kind == found.__name__:
+            return found(text, str(fields.get("code") or "STREAM_ERROR"))
+    for ours in (ConversionError, SSEError):
+        if kind == ours.__name__:
+            return ours(text)
+    return RecordedError(text)
 
 
 def convert_trace(
@@ -405,7 +244,7 @@ def convert_trace(
         run: Write RUN_STARTED and RUN_FINISHED around the events.
         thread_id: The thread's id.
         run_id: The run's id.
-        options: See `ConverterOptions`; ids are derived from thread and run id where None.
+        options: See `ConverterOptions`. Where None, ids are derived from thread and run id, and errors show their text.
         name: What error messages call the trace.
         on_problem: Called with the error of each line that cannot be read.
 
@@ -418,7 +257,7 @@ def convert_trace(
     """
     thread_id, run_id = thread_id or "trace-thread", run_id or "trace-run"
     if options is None:
-        options = ConverterOptions(new_id=_derived_ids(thread_id, run_id))
+        options = ConverterOptions(new_id=_derived_ids(thread_id, run_id), expose_errors=True)
     ledger = RunLedger(WireEvents(), options=options, thread_id=thread_id, run_id=run_id)
     converter = ChunkConverter(ledger)
     problems: list[TraceFormatError] = []
@@ -469,7 +308,7 @@ async def replay_trace(
         The chunks, and the steps as `AgentStep`.
 
     Raises:
-        UpstreamError: Where the recorded upstream raised, and where the recording breaks off.
+        UpstreamError: Where the recorded upstream raised, where the recording breaks off, and where its consumer left.
     """
     before = 0.0
     for record in read_trace(source):
@@ -485,5 +324,7 @@ async def replay_trace(
                 raise _recorded_error(record.value)
             case "cut":
                 raise _how_it_broke_off(record.value)
-            case "closed" | "end":
+            case "closed":
+                raise UpstreamError("the run was stopped", "abort")
+            case "end":
                 return

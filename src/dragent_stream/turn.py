@@ -10,13 +10,13 @@ message started ──deltas──▶ ended
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 from dragent_stream.plain_chunks import UndecidedError, Writers
 from dragent_stream.snapshots import GrowingText
 from dragent_stream.tool_calls import ToolCall, TurnCalls
 
-__all__ = ["OpenMessage", "Place", "Turn", "opening_writer"]
+__all__ = ["OpenMessage", "Owner", "Place", "Turn", "opening_writer"]
 
 E = TypeVar("E")
 
@@ -59,6 +59,10 @@ class OpenMessage(Generic[E]):
         self.high = ""
 
 
+Owner: TypeAlias = tuple[Literal["message", "tool-call"], str]
+"""What encrypted reasoning belongs to: a message or a call, by its id."""
+
+
 class Turn(Generic[E]):
     """One answer of the model.
 
@@ -69,7 +73,8 @@ class Turn(Generic[E]):
         said: The answer text as it comes.
         thought: The same of the reasoning.
         encrypted: Values that wait for something to belong to.
-        owner: The message or call that they belong to.
+        owners: Its messages and calls that have no encrypted value yet, the best first: clients keep one for each.
+        owner: The one that got the last value.
         executed: One of its calls is being executed, or was.
         unshown: Calls that were announced and have not begun on the wire.
         over: Nothing belongs to it any more.
@@ -87,6 +92,7 @@ class Turn(Generic[E]):
         "message_id",
         "over",
         "owner",
+        "owners",
         "place",
         "reasoning",
         "said",
@@ -106,7 +112,8 @@ class Turn(Generic[E]):
         self.thought = GrowingText()
         self.encrypted: tuple[str, ...] = ()
         self.encrypted_before: tuple[str, ...] = ()
-        self.owner: tuple[Literal["message", "tool-call"], str] | None = None
+        self.owners: tuple[Owner, ...] = ()
+        self.owner: Owner | None = None
         self._resolver: TurnCalls | None = None
         self.executed = False
         self.unshown: list[ToolCall] = []

@@ -107,6 +107,7 @@ def _give_back(message: Any, sources: Sequence[_Json], provider: str) -> None:
     if provider == "google_genai":
         _sign_gemini(message, [value for _, value in values], calls)
         return
+    values += [("", value) for value in calls.values()]
     blocks = [block for text, value in values if (block := _block(provider, text, str(value)))]
     if blocks:
         text = [{"type": "text", "text": message.content}] if message.content else []
@@ -129,7 +130,7 @@ def _block(provider: str, text: str, value: str) -> _Json | None:
             return None
         return {"type": "reasoning_content", "reasoning_content": {"redacted_content": redacted}}
     if provider == "openai":
-        summary = [{"type": "summary_text", "text": part} for part in text.split("\n\n") if text]
+        summary = [{"type": "summary_text", "text": text}] if text else []
         return {"type": "reasoning", "summary": summary, "encrypted_content": value}
     return None
 

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -16,10 +17,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from dragent_stream.cli.endings import Problems, verb
 from dragent_stream.cli.reading import open_recording, timed_events
-from dragent_stream.cli.screen import error_console, printable, say, screen
+from dragent_stream.cli.screen import error_console, printable, say, screen, warnings_to
 from dragent_stream.cli.signals import abandon_stdout, raise_if_heard
 from dragent_stream.cli.writing import output
-from dragent_stream.errors import ConversionError, DragentStreamError, TraceFormatError, missing_extra
+from dragent_stream.errors import ConversionError, DragentStreamError, missing_extra
+from dragent_stream.foreign import describe
 
 __all__ = ("run",)
 
@@ -53,7 +55,8 @@ def run(args: Sequence[str]) -> int:
             reconfigure(errors="replace")
     code = 0
     try:
-        app(list(args), prog_name="dragent-stream")
+        with warnings_to(say):
+            app(list(args), prog_name="dragent-stream")
     except SystemExit as ended:
         # typer and rich print helps and versions; for them a reader that goes away is a failure
         left = isinstance(ended.__context__, BrokenPipeError)
@@ -116,28 +119,30 @@ def _convert_directory(source: Path, target: Path, to: To, run: bool, workers: i
     from dragent_stream.cli.convert import Outcome, convert_many, plan_jobs
 
     jobs, done = plan_jobs(source, target, to=to.value, run=run)
-    failed: list[Outcome] = []
+    noted: list[Outcome] = []
     events = 0
     console = error_console()
     columns = (TextColumn("converting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=len(jobs))
+    progress = Progress(*columns, console=console)
+    task = progress.add_task("", total=len(jobs))
+    with progress if console.is_terminal else nullcontext():
 
         def on_outcome(outcome: Outcome) -> None:
             nonlocal events
             events += outcome.events
             progress.advance(task)
-            if outcome.problems:
-                failed.append(outcome)
+            if outcome.problems or outcome.warnings:
+                noted.append(outcome)
 
         try:
             convert_many(jobs, workers, on_outcome)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"what is whole in {target} is kept, run it again to go on") from None
-    for outcome in sorted(failed, key=lambda outcome: outcome.source):
-        for problem in outcome.problems:
-            say(problem)
-    say(f"{len(jobs) - len(failed)} converted ({events} events), {done} done before, {len(failed)} failed")
+    for outcome in sorted(noted, key=lambda outcome: outcome.source):
+        for line in (*outcome.warnings, *outcome.problems):
+            say(line)
+    failed = sum(bool(outcome.problems) for outcome in noted)
+    say(f"{len(jobs) - failed} converted ({events} events), {done} done before, {failed} failed")
     if failed:
         raise typer.Exit(2)
 
@@ -264,6 +269,8 @@ def synthesize(
     from dragent_stream.chat_completions import synthesize_chat_completion_sse
 
     completion = _read_object(source, "chat.completion")
+    if not completion.get("choices"):
+        raise ConversionError(f"{source} is no chat.completion; it looks like {describe(completion)}")
     try:
         with output(target) as write:
             for frame in synthesize_chat_completion_sse(completion, usage):
@@ -278,20 +285,11 @@ def synthesize(
 @verb
 def assemble(source: Source, target: Target = None) -> None:
     """Write the complete chat completion that a recorded stream adds up to."""
-    from dragent_stream.chat_completions import ChatCompletionAssembler
-    from dragent_stream.trace import read_trace
+    from dragent_stream.cli.assemble import assemble_recording
 
-    assembler = ChatCompletionAssembler()
     with Problems() as problems:
         with open_recording(source) as recording:
-            for item in read_trace(recording.lines, name=recording.name, on_problem=problems):
-                if item.kind == "chunk":
-                    assembler.feed(item.value)
-                elif item.kind in ("error", "cut"):
-                    problems(
-                        TraceFormatError(f"the stream failed: {item.value}", source=recording.name, line=item.line)
-                    )
-        completion = assembler.finish()
+            completion = assemble_recording(recording, problems)
         with output(target) as write:
             write(json.dumps(completion).encode() + b"\n")
 
@@ -354,15 +352,34 @@ def init(
     script: Annotated[
         str | None, typer.Option(metavar="FILE", help="The file that ends in serve_binding(...).")
     ] = None,
-    python: Annotated[str | None, typer.Option(metavar="FILE", help="The interpreter to use.")] = None,
+    python: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The interpreter; this one if not given.", show_default=False)
+    ] = None,
     pythonpath: Annotated[str | None, typer.Option(metavar="DIR", help="Where the module lies.")] = None,
+    portable: Annotated[
+        bool, typer.Option("--portable", help="Without paths of this machine, for a package: Fabric finds Python.")
+    ] = False,
     directory: Annotated[str, typer.Option("-o", "--output", metavar="DIR", help="Where to.")] = ".",
     force: Annotated[bool, typer.Option("--force", help="Replace a descriptor that is there.")] = False,
 ) -> None:
-    """Write the descriptor that makes an agent known to NeMo Fabric."""
-    from dragent_stream.fabric.descriptor import write_descriptor
+    """Write the descriptor that makes an agent known to NeMo Fabric, and say what comes next."""
+    from dragent_stream.fabric.descriptor import next_steps, write_descriptor
 
+    if (module is None) == (script is None):
+        raise ConversionError("give either --module (in the common host) or --script (a process of its own)")
+    if portable and (script or python or pythonpath):
+        raise ConversionError(
+            "--portable goes with --module alone: a script and an interpreter are paths of this machine"
+        )
     path = write_descriptor(
-        directory, adapter_id, module=module, script=script, python=python, pythonpath=pythonpath, overwrite=force
+        directory,
+        adapter_id,
+        module=module,
+        script=script,
+        python=python or (sys.executable if module and not portable else None),
+        pythonpath=pythonpath,
+        overwrite=force,
+        exists_remedy="--force replaces it",
     )
     print_line(str(path))
+    sys.stderr.write("".join(f"{printable(line)}\n" for line in next_steps(path)))

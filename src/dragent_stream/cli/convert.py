@@ -15,7 +15,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Literal
 
-from dragent_stream.cli.reading import Problem, open_recording
+from dragent_stream.cli.reading import Problem, not_understood, open_recording
+from dragent_stream.cli.screen import warnings_to
 from dragent_stream.cli.signals import unheard
 from dragent_stream.cli.writing import Write, begun, output
 from dragent_stream.errors import ConversionError, DragentStreamError, TraceFormatError
@@ -27,6 +28,7 @@ Format = Literal["jsonl", "sse"]
 
 _TRACES = (".jsonl", ".ndjson", ".sse")
 _MADE = (".agui.jsonl", ".agui.sse")
+_FAILED = '{"type":"RUN_ERROR"'
 _MARKER = ".dragent-stream.json"
 _BATCH = 16
 """Files per task of the pool: a task costs about as much as a small file."""
@@ -51,7 +53,7 @@ def convert_one(
         run: Whether to write RUN_STARTED and the terminal event.
         thread_id: The thread's id.
         run_id: The run's id.
-        on_problem: Called with each line that cannot be read.
+        on_problem: Called with each line that cannot be read, and where nothing was understood.
 
     Returns:
         The number of events.
@@ -78,6 +80,8 @@ def convert_one(
         for event in wire:
             write(before + event.encode() + after)
             events += 1
+            if event.startswith(_FAILED) and (problem := not_understood(json.loads(event), recording.name)):
+                on_problem(problem)
     return events
 
 
@@ -94,11 +98,12 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job ended: the events written, and the lines (or the file) that could not be read."""
+    """How a job ended: the events written, the lines (or the file) that could not be read, and what was left out."""
 
     source: str
     events: int
     problems: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def convert_file(job: Job) -> Outcome:
@@ -107,10 +112,11 @@ def convert_file(job: Job) -> Outcome:
     A trace with unreadable lines becomes `<target>.partial`; the next run tries it again.
     """
     problems: list[str] = []
+    warnings: list[str] = []
     events = 0
     try:
         Path(job.target).parent.mkdir(parents=True, exist_ok=True)
-        with output(str(_unproven(job))) as write:
+        with warnings_to(lambda text: warnings.append(f"{job.source}: {text}")), output(str(_unproven(job))) as write:
             events = convert_one(
                 job.source,
                 write,
@@ -126,7 +132,7 @@ def convert_file(job: Job) -> Outcome:
         problems.append(str(error))
     except OSError as error:
         problems.append(f"{error.filename or job.source}: {error.strerror or error}")
-    return Outcome(job.source, events, tuple(problems))
+    return Outcome(job.source, events, tuple(problems), tuple(warnings))
 
 
 def _unproven(job: Job) -> Path:

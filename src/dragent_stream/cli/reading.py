@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +20,23 @@ from dragent_stream.options import ConverterOptions
 from dragent_stream.stream_converter import ChunkConverter
 from dragent_stream.trace import feed_record, read_trace
 
-__all__ = ("Frame", "Problem", "Recording", "TimedEvent", "frames", "open_recording", "parse_event", "timed_events")
+__all__ = (
+    "Frame",
+    "Problem",
+    "Recording",
+    "TimedEvent",
+    "frames",
+    "not_understood",
+    "open_recording",
+    "parse_event",
+    "timed_events",
+)
 
 Problem = Callable[[TraceFormatError], None]
 """Called with each line that cannot be read; reading goes on behind it."""
+
+_NOTHING = ("UNKNOWN_CHUNKS", "EMPTY_ANSWER")
+"""Codes of a run in which chunks came and nothing was made of them."""
 
 _PEEK = 50
 """Lines looked at to tell events from a trace; comments and blank lines count."""
@@ -176,10 +189,24 @@ def timed_events(recording: Recording, on_problem: Problem) -> Iterator[TimedEve
             yield TimedEvent(float(position), frame.line, event, False)
 
 
+def not_understood(event: Mapping[str, Any], name: str) -> TraceFormatError | None:
+    """The error of an input that a conversion made nothing of; None for every other event.
+
+    A failure that was recorded is no error of the input: it converts to a run that failed.
+
+    Args:
+        event: An event that a conversion gave.
+        name: What messages call the input.
+    """
+    if event.get("type") != "RUN_ERROR" or event.get("code") not in _NOTHING:
+        return None
+    return TraceFormatError(str(event.get("message")), source=name)
+
+
 def _converted(recording: Recording, on_problem: Problem) -> Iterator[TimedEvent]:
     """`convert_trace`, with each event beside the record that it came from."""
     ids = itertools.count(1)
-    options = ConverterOptions(new_id=lambda: f"id-{next(ids)}")
+    options = ConverterOptions(new_id=lambda: f"id-{next(ids)}", expose_errors=True)
     ledger = RunLedger(WireEvents(), options=options, thread_id="trace-thread", run_id="trace-run")
     converter = ChunkConverter(ledger)
     time, line, clock = 0.0, 1, False
@@ -188,7 +215,10 @@ def _converted(recording: Recording, on_problem: Problem) -> Iterator[TimedEvent
     def stamped(batch: list[bytes]) -> Iterator[TimedEvent]:
         for frame in batch:
             position = next(positions)
-            yield TimedEvent(time if clock else float(position), line, json.loads(frame[len(b"data: ") :]), clock)
+            event = json.loads(frame[len(b"data: ") :])
+            if problem := not_understood(event, recording.name):
+                on_problem(problem)
+            yield TimedEvent(time if clock else float(position), line, event, clock)
 
     yield from stamped(ledger.start_run())
     for record in read_trace(recording.lines, name=recording.name, on_problem=on_problem):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
 
-__all__ = ("error_console", "printable", "say", "screen")
+__all__ = ("error_console", "printable", "say", "screen", "warnings_to")
 
 _UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -38,3 +40,24 @@ def say(message: str) -> None:
     """Write one line to standard error; nothing happens where nobody listens any more."""
     with suppress(BrokenPipeError):
         sys.stderr.write(f"dragent-stream: {printable(message)}\n")
+
+
+class _Taken(logging.Handler):
+    def __init__(self, take: Callable[[str], object]) -> None:
+        super().__init__(logging.WARNING)
+        self._take = take
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._take(self.format(record))
+
+
+@contextmanager
+def warnings_to(take: Callable[[str], object]) -> Generator[None]:
+    """Give what the library logs, warnings and worse, to `take` while the block runs: chunks that it skipped, say."""
+    logger = logging.getLogger("dragent_stream")
+    before = logger.handlers
+    logger.handlers = [_Taken(take)]
+    try:
+        yield
+    finally:
+        logger.handlers = before

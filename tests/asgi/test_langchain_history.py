@@ -1,0 +1,455 @@
+"""A graph that remembers holds the client's conversation, whatever the client did with it; a model sees it once."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from ag_ui.core import RunAgentInput
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lang_graphs import ChunkModel, add, call_chunk, chunks_of, mul
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.prebuilt import ToolNode
+
+from dragent_stream.asgi import langchain_source
+from dragent_stream.asgi.langchain_history import langchain_messages, messages_to_send
+from dragent_stream.check import check_events
+from dragent_stream.errors import ConversionError
+from dragent_stream.run import stream_agui_run
+
+Json = dict[str, Any]
+
+
+def request(messages: list[Json], run: str = "r", tools: Any = ()) -> RunAgentInput:
+    return RunAgentInput.model_validate(
+        {
+            "threadId": "t",
+            "runId": run,
+            "state": {},
+            "tools": list(tools),
+            "context": [],
+            "forwardedProps": {},
+            "messages": messages,
+        }
+    )
+
+
+class Client:
+    """An AG-UI client of one thread: keeps what the events of its runs build."""
+
+    def __init__(self, graph: Any, **options: Any) -> None:
+        self.graph = graph
+        self.agent = langchain_source(graph, **options)
+        self.messages: list[Json] = []
+        self.tools: list[Json] = []
+        self._ids = itertools.count(1)
+
+    async def ask(self, text: str | None = None, *, stop_after: int | None = None) -> str:
+        """One run; with `stop_after` it is stopped after so many events."""
+        if text is not None:
+            self.messages.append({"id": f"u{next(self._ids)}", "role": "user", "content": text})
+        run_input = request(self.messages, f"r{next(self._ids)}", self.tools)
+        events: list[Json] = []
+        stream = stream_agui_run(self.agent(run_input), run_input)
+        try:
+            async for event in stream:
+                events.append(event.model_dump(by_alias=True, exclude_none=True, mode="json"))
+                self.take(events[-1])
+                if len(events) == stop_after:
+                    return "stopped"
+        finally:
+            await stream.aclose()
+        assert check_events(events) == []
+        return str(events[-1]["type"])
+
+    def take(self, event: Json) -> None:
+        kind = event["type"]
+        if kind == "TEXT_MESSAGE_CONTENT":
+            self.message(event["messageId"])["content"] += event["delta"]
+        elif kind == "TOOL_CALL_START":
+            function = {"name": event["toolCallName"], "arguments": ""}
+            call = {"id": event["toolCallId"], "type": "function", "function": function}
+            self.message(event["parentMessageId"]).setdefault("toolCalls", []).append(call)
+        elif kind == "TOOL_CALL_ARGS":
+            for message in self.messages:
+                for call in message.get("toolCalls", ()):
+                    if call["id"] == event["toolCallId"]:
+                        call["function"]["arguments"] += event["delta"]
+        elif kind == "TOOL_CALL_RESULT":
+            self.messages.append(
+                {
+                    "id": event["messageId"],
+                    "role": "tool",
+                    "toolCallId": event["toolCallId"],
+                    "content": event["content"],
+                }
+            )
+
+    def message(self, name: str) -> Json:
+        for message in self.messages:
+            if message["id"] == name:
+                return message
+        self.messages.append({"id": name, "role": "assistant", "content": ""})
+        return self.messages[-1]
+
+    async def stored(self) -> list[BaseMessage]:
+        state = await self.graph.aget_state({"configurable": {"thread_id": "t"}})
+        return list(state.values.get("messages", []))
+
+    async def assert_agreed(self) -> None:
+        """The graph's state is the client's conversation."""
+        assert [_of_graph(message) for message in await self.stored()] == [
+            _of_client(message) for message in self.messages
+        ]
+
+
+def _of_graph(message: Any) -> tuple[Any, ...]:
+    role = {"human": "user", "ai": "assistant", "tool": "tool", "system": "system"}[message.type]
+    calls = [(call["name"], len(call["args"])) for call in getattr(message, "tool_calls", ())]
+    return role, message.text, calls
+
+
+def _of_client(message: Json) -> tuple[Any, ...]:
+    calls = [call["function"] for call in message.get("toolCalls", ())]
+    return (
+        message["role"],
+        message.get("content", ""),
+        [(call["name"], call["arguments"].count(":")) for call in calls],
+    )
+
+
+def echo_graph(checkpointer: Any = None, state: Any = MessagesState, sizes: list[int] | None = None) -> Any:
+    """A graph whose model answers with the number of messages that it saw."""
+    count = itertools.count(1)
+
+    class Counting(ChunkModel):
+        async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+            if sizes is not None:
+                sizes.append(len(messages))
+            self.answers = iter([chunks_of("answer ", str(next(count)))])
+            async for chunk in super()._astream(messages):
+                yield chunk
+
+    model = Counting(answers=None)
+
+    async def ask(state: Any) -> Json:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    graph = StateGraph(state)
+    graph.add_node("ask", ask)
+    graph.add_edge(START, "ask")
+    return graph.compile(checkpointer=InMemorySaver() if checkpointer is None else checkpointer)
+
+
+def tool_graph(answers: list[list[AIMessageChunk]], tools: Any = (add, mul)) -> Any:
+    model = ChunkModel(answers=iter(answers))
+    names = {tool.__name__ for tool in tools}
+
+    async def ask(state: MessagesState) -> Json:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    def after(state: MessagesState) -> str:
+        calls = state["messages"][-1].tool_calls  # type: ignore[union-attr]
+        return "tools" if calls and calls[0]["name"] in names else "__end__"
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("ask", ask)
+    graph.add_node("tools", ToolNode(list(tools)))
+    graph.add_edge(START, "ask")
+    graph.add_conditional_edges("ask", after, ["tools", "__end__"])
+    graph.add_edge("tools", "ask")
+    compiled = graph.compile(checkpointer=InMemorySaver())
+    compiled.asked = model.asked
+    return compiled
+
+
+@pytest.mark.parametrize("turns", range(1, 11))
+async def test_after_n_turns_the_graph_holds_what_the_client_holds_and_the_model_saw_it_once(turns: int) -> None:
+    sizes: list[int] = []
+    client = Client(echo_graph(sizes=sizes))
+    for turn in range(turns):
+        assert await client.ask(f"question {turn}") == "RUN_FINISHED"
+        await client.assert_agreed()
+    assert sizes == [2 * turn + 1 for turn in range(turns)]
+
+
+async def test_ids_that_the_graph_gave_stay_while_the_client_has_its_own() -> None:
+    client = Client(echo_graph())
+    for turn in range(3):
+        await client.ask(str(turn))
+        names = [message.id for message in await client.stored()]
+        assert names[0::2] == [message["id"] for message in client.messages[0::2]]
+        assert all(str(name).startswith("lc_run--") for name in names[1::2])
+
+
+async def test_an_edited_question_replaces_it_and_what_followed() -> None:
+    client = Client(echo_graph())
+    for text in ("a", "b", "c"):
+        await client.ask(text)
+    del client.messages[3:]
+    client.messages[2] = {**client.messages[2], "content": "B"}
+    await client.ask()
+    await client.assert_agreed()
+    assert [message.text for message in await client.stored()] == ["a", "answer 1", "B", "answer 4"]
+
+
+async def test_a_regenerated_answer_replaces_the_one_before() -> None:
+    client = Client(echo_graph())
+    await client.ask("a")
+    await client.ask("b")
+    client.messages.pop()
+    await client.ask()
+    await client.assert_agreed()
+    assert [message.text for message in await client.stored()] == ["a", "answer 1", "b", "answer 3"]
+
+
+async def test_deleted_messages_are_gone_wherever_they_stood() -> None:
+    client = Client(echo_graph())
+    for text in ("a", "b", "c"):
+        await client.ask(text)
+    del client.messages[2:4]
+    await client.ask("d")
+    await client.assert_agreed()
+    client.messages.clear()
+    await client.ask("e")
+    await client.assert_agreed()
+
+
+async def test_an_edited_answer_is_the_graphs_too() -> None:
+    client = Client(echo_graph())
+    await client.ask("a")
+    client.messages[1]["content"] = "another answer"
+    await client.ask("b")
+    await client.assert_agreed()
+
+
+async def test_what_came_before_a_stop_is_in_the_conversation() -> None:
+    client = Client(echo_graph())
+    await client.ask("a")
+    assert await client.ask("b", stop_after=3) == "stopped"
+    assert client.messages[-1]["content"] == "answer "
+    await client.ask("c")
+    await client.assert_agreed()
+
+
+async def test_equal_messages_are_told_apart_by_their_place() -> None:
+    client = Client(echo_graph())
+    for _ in range(4):
+        await client.ask("again")
+    del client.messages[2:4]
+    await client.ask("again")
+    await client.assert_agreed()
+
+
+async def test_calls_and_results_of_the_graphs_own_tools_are_its_own() -> None:
+    calls = [call_chunk("add", "c1", '{"a": 1, "b": 2}'), call_chunk("mul", "c2", '{"a": 3, "b": 4}', 1)]
+    graph = tool_graph([[*chunks_of("Let me see."), *calls], chunks_of("It is 3."), chunks_of("Bye.")])
+    client = Client(graph)
+    await client.ask("what is it?")
+    await client.assert_agreed()
+    before = await client.stored()
+    await client.ask("thanks")
+    await client.assert_agreed()
+    assert (await client.stored())[: len(before)] == before
+    assert [len(asked) for asked in graph.asked] == [1, 4, 6]
+
+
+async def test_call_ids_that_a_provider_uses_again_find_their_own_results() -> None:
+    def call() -> list[AIMessageChunk]:
+        return [call_chunk("add", "call_0", '{"a": 1, "b": 2}')]
+
+    client = Client(tool_graph([call(), chunks_of("one"), call(), chunks_of("two"), chunks_of("three")]))
+    for text in ("a", "b"):
+        await client.ask(text)
+        await client.assert_agreed()
+    del client.messages[-1]  # the second answer is asked for again
+    await client.ask()
+    await client.assert_agreed()
+    stored = await client.stored()
+    assert {getattr(message, "tool_call_id", "call_0") for message in stored} == {"call_0"}
+
+
+async def test_the_result_of_a_clients_tool_follows_its_call() -> None:
+    graph = tool_graph([[call_chunk("paint", "c1", '{"colour": "red"}')], chunks_of("Nice.")])
+    client = Client(graph)
+    client.tools = [{"name": "paint", "description": "paints", "parameters": {"type": "object", "properties": {}}}]
+    await client.ask("paint it")
+    await client.assert_agreed()
+    client.messages.append({"id": "x", "role": "tool", "toolCallId": "c1", "content": "painted"})
+    await client.ask()
+    await client.assert_agreed()
+    assert [type(message).__name__ for message in graph.asked[-1]] == ["HumanMessage", "AIMessage", "ToolMessage"]
+    assert len(await client.stored()) == 4
+
+
+async def test_a_result_that_is_no_text_stays_the_graphs_own() -> None:
+    image = [{"type": "image", "base64": "AAAA", "mime_type": "image/png"}]
+
+    def shot() -> Any:
+        """Take a picture."""
+        return image
+
+    graph = tool_graph([[call_chunk("shot", "c1", "{}")], chunks_of("A cat."), chunks_of("Bye.")], (shot,))
+    client = Client(graph)
+    await client.ask("look")
+    client.messages[2]["content"] = [
+        {"type": "image", "source": {"type": "data", "value": "AAAA", "mimeType": "image/png"}}
+    ]
+    await client.ask("thanks")
+    assert (await client.stored())[2].content == image
+
+
+async def test_the_graphs_own_messages_stay() -> None:
+    model = ChunkModel(answers=iter([chunks_of("one"), chunks_of("two"), chunks_of("three")]))
+
+    async def ask(state: MessagesState) -> Json:
+        own = [SystemMessage("be kind"), HumanMessage("a note of another agent")] if len(state["messages"]) == 1 else []
+        return {"messages": [*own, await model.ainvoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("ask", ask)
+    graph.add_edge(START, "ask")
+    client = Client(graph.compile(checkpointer=InMemorySaver()))
+    await client.ask("a")
+    await client.ask("b")
+    client.messages.pop()
+    await client.ask()
+    assert [message.text for message in await client.stored()] == [
+        "a",
+        "be kind",
+        "a note of another agent",
+        "one",
+        "b",
+        "three",
+    ]
+
+
+class Plain(TypedDict):
+    messages: list[Any]
+
+
+class Unfolded(TypedDict):
+    messages: Annotated[list[Any], lambda before, after: [*before, *after]]
+    topic: str
+
+
+class WithMore(TypedDict):
+    messages: Annotated[list[Any], add_messages]
+    topic: str
+
+
+@pytest.mark.parametrize("state", [Plain, Unfolded, WithMore])
+async def test_any_reducer_of_messages_is_served(state: Any) -> None:
+    sizes: list[int] = []
+    graph = echo_graph(state=state, sizes=sizes)
+    client = Client(graph)
+    for text in ("a", "b", "c"):
+        await client.ask(text)
+    assert sizes == [1, 3, 5] if state is not Plain else sizes
+    del client.messages[2:4]
+    client.messages[-1]["content"] = "edited"
+    await client.ask("d")
+    if state is not Plain:  # its node keeps only its own answer
+        await client.assert_agreed()
+
+
+async def test_a_graph_without_a_checkpointer_gets_the_whole_conversation() -> None:
+    sizes: list[int] = []
+    client = Client(echo_graph(checkpointer=False, sizes=sizes))
+    for turn in range(3):
+        await client.ask(str(turn))
+    assert sizes == [1, 3, 5]
+
+
+def test_a_graph_over_something_else_is_refused_with_what_it_has() -> None:
+    class Joke(TypedDict):
+        joke: str
+
+    graph = StateGraph(Joke)
+    graph.add_node("tell", lambda state: {"joke": "x"})
+    graph.add_edge(START, "tell")
+    with pytest.raises(ConversionError, match="this one's state has: joke"):
+        langchain_source(graph.compile())
+
+
+async def test_what_a_tools_own_agent_says_is_no_part_of_the_conversation() -> None:
+    inner = echo_graph(checkpointer=False)
+
+    async def research(topic: str) -> str:
+        """Ask another agent."""
+        return str((await inner.ainvoke({"messages": [HumanMessage(topic)]}))["messages"][-1].content)
+
+    client = Client(tool_graph([[call_chunk("research", "c1", '{"topic": "x"}')], chunks_of("Done.")], (research,)))
+    await client.ask("go")
+    await client.assert_agreed()
+    assert [message.get("content") for message in client.messages] == ["go", "", "answer 1", "Done."]
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+async def test_whatever_a_client_does_with_its_conversation_the_graph_follows(seed: int) -> None:
+    choose = random.Random(seed)
+    client = Client(echo_graph())
+    actions: list[Callable[[], Any]] = [
+        lambda: None,
+        lambda: client.messages.pop() if client.messages else None,
+        lambda: client.messages.__delitem__(slice(choose.randrange(len(client.messages) + 1), None)),
+        lambda: client.messages.pop(choose.randrange(len(client.messages))) if client.messages else None,
+        lambda: choose.choice(client.messages).update(content=f"edit {choose.random()}") if client.messages else None,
+        lambda: choose.shuffle(client.messages),
+        lambda: client.messages.insert(0, {"id": f"s{choose.random()}", "role": "user", "content": "first"}),
+    ]
+    for turn in range(6):
+        choose.choice(actions)()
+        await client.ask(choose.choice(["same", f"new {turn}"]), stop_after=choose.choice([None, None, None, 3]))
+        if client.messages[-1]["role"] == "assistant" and (await client.stored())[-1].type == "human":
+            continue  # it was stopped: the graph has not got the answer, and gets it with the next question
+        await client.assert_agreed()
+
+
+# The matching itself.
+
+
+def test_what_the_graph_knows_of_a_matching_message_is_kept() -> None:
+    signed = AIMessage(
+        [{"type": "thinking", "thinking": "hm", "signature": "S"}, {"type": "text", "text": "Hi"}], id="lc_run--1"
+    )
+    client = langchain_messages(
+        request(
+            [
+                {"id": "1", "role": "user", "content": "a"},
+                {"id": "2", "role": "assistant", "content": "Hi"},
+                {"id": "3", "role": "user", "content": "b"},
+            ]
+        )
+    )
+    stored: list[BaseMessage] = [client[0], signed]
+    assert messages_to_send(stored, client) == ([client[2]], False)
+    merged, replaces = messages_to_send(
+        [HumanMessage("old", additional_kwargs={"dragent_stream": "client"}), *stored], client
+    )
+    assert replaces
+    assert merged == [client[0], signed, client[2]]
+
+
+def test_a_result_goes_to_the_call_by_the_graphs_id_of_it() -> None:
+    call = {"name": "add", "args": {"a": 1}, "id": "stored"}
+    stored: list[BaseMessage] = [AIMessage("", tool_calls=[call])]
+    client: list[BaseMessage] = [
+        AIMessage("", tool_calls=[{**call, "id": "wire"}]),
+        ToolMessage("3", tool_call_id="wire"),
+    ]
+    (result,), replaces = messages_to_send(stored, client)
+    assert (getattr(result, "tool_call_id", ""), replaces) == ("stored", False)
+
+
+def test_an_id_that_a_client_gives_twice_is_given_once() -> None:
+    messages = [{"id": "1", "role": "user", "content": "a"}, {"id": "1", "role": "user", "content": "b"}]
+    assert [message.id for message in langchain_messages(request(messages))] == ["1", None]
