@@ -52,16 +52,17 @@ tests/clients/node_modules/.ready: tests/clients/package-lock.json
 	@touch $@
 
 # Every completion shape against the real Chat Completions clients; docs/chat-clients.md must say what they do.
-test-chat-clients: setup .venvs/chat-clients/.ready tests/clients_chat/node_modules/.ready
+test-chat-clients: setup .venvs/chat-clients/.ready .venvs/chat-agents/.ready tests/clients_chat/node_modules/.ready
 	$(RUN) python tests/clients_chat/table.py --check
 
-.venvs/chat-clients/.ready: $(UV) tests/clients_chat/requirements.txt
-	$(UV) venv --quiet --clear .venvs/chat-clients
-	$(UV) pip install --quiet --python .venvs/chat-clients/bin/python -r tests/clients_chat/requirements.txt
+# chat-clients has openai 2, chat-agents openai 3.
+.venvs/chat-%/.ready: $(UV) tests/clients_chat/requirements/chat-%.txt
+	$(UV) venv --quiet --clear .venvs/chat-$*
+	$(UV) pip install --quiet --python .venvs/chat-$*/bin/python -r tests/clients_chat/requirements/chat-$*.txt
 	@touch $@
 
 tests/clients_chat/node_modules/.ready: tests/clients_chat/package-lock.json
-	cd tests/clients_chat && ../../scripts/node --npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	cd tests/clients_chat && NODE_MAJOR=22 ../../scripts/node --npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # Real agents of NAT 1.6 to 1.9, with and without its profiler, beside datarobot-genai, and its command without our extra;
