@@ -42,9 +42,10 @@ class FollowedChoice:
         offered = chunk.get("choices")
         if not isinstance(offered, list | tuple):
             return ((chunk, None),)
-        choices = [found for item in cast("Iterable[object]", offered) if (found := fields_of(item))]
-        if len(choices) == 1 and choices[0].get("index") == self.index is not None:
-            return ((chunk, choices[0]),)
+        items = cast("Sequence[object]", offered)
+        if len(items) == 1 and (only := fields_of(items[0])) and only.get("index") == self.index is not None:
+            return ((chunk, only),)
+        choices = [found for item in items if (found := fields_of(item))]
         by_index = {index_of(choice.get("index")) or 0: choice for choice in reversed(choices)}
         if not by_index:
             return ((chunk, None),)

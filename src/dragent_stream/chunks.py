@@ -43,6 +43,7 @@ __all__ = ["ChunkReader"]
 _DESCRIPTION = frozenset(
     {"created", "id", "model", "object", "provider", "service_tier", "system_fingerprint", "usage"}
 )
+_PLAIN = frozenset({"content", "role", "tool_calls"})
 _SNAPSHOT_MIN = 12  # a shorter common beginning may be chance: "ha", "ha"
 
 
@@ -128,7 +129,10 @@ class ChunkReader:
         if "delta" in fields and "choices" not in fields:
             choice = {"delta": fields["delta"], "finish_reason": fields.get("finish_reason")}
             return (self._completion(fields, choice),)
-        records = [self._completion(part, choice) for part, choice in self._choice.of(fields)]
+        pairs = self._choice.of(fields)
+        if len(pairs) == 1 and fields.get("object") != "chat.completion":
+            return (self._completion(*pairs[0]),)
+        records = [self._completion(part, choice) for part, choice in pairs]
         if fields.get("object") == "chat.completion" and (calls := self._calls_of_other()):
             records.append(calls)
         return records
@@ -163,37 +167,44 @@ class ChunkReader:
             self._streamed = True
         if delta:
             self._read_delta(delta, record)
-        reason = text_of(choice.get("finish_reason"))
-        record.finish = read_finish(reason)
         if record.tool_calls:
             self._has_calls = True
-        if record.finish:
+        if choice.get("finish_reason") and (reason := text_of(choice["finish_reason"])):
+            record.finish = read_finish(reason)
             self._calls_due = record.finish == "calls" and not self._has_calls
             self._has_calls = False
-        if record.finish == "failed":
-            record.error = record.error or UpstreamError(f"the model's answer ended with finish_reason {reason!r}")
+            if record.finish == "failed":
+                record.error = record.error or UpstreamError(f"the model's answer ended with finish_reason {reason!r}")
 
     def _read_delta(self, delta: Fields, record: Chunk) -> None:
         role = delta.get("role")
         if not role or role == "assistant":
-            text, thought = text_and_reasoning(delta.get("content"))
-            record.reasoning = self._reasoning(delta, record.encrypted) + thought
-            if text:
-                text, flagged = self._gemini_thought(delta, text)
-                record.reasoning += flagged
-            record.text = text
-            if isinstance(refusal := delta.get("refusal"), str):
-                record.text += refusal
+            content = delta.get("content")
+            if type(content) is str:
+                record.text = content
+            elif content is not None:
+                record.text, record.reasoning = text_and_reasoning(content)
+            if self._tag or not delta.keys() <= _PLAIN:
+                self._read_unusual(delta, record)
         elif role == "tool" and (call_id := text_of(delta.get("tool_call_id"))):
             record.tool_result = ToolResult(call_id, delta.get("content"))
         if isinstance(calls := delta.get("tool_calls"), list | tuple):
             for entry in cast("Iterable[object]", calls):
                 if call := fields_of(entry):
                     record.tool_calls.append(_tool_call(call))
-        if function := fields_of(delta.get("function_call")):
+        if "function_call" in delta and (function := fields_of(delta["function_call"])):
             record.tool_calls.append(
                 ToolCallDelta(None, "", text_of(function.get("name")), arguments_of(function.get("arguments")))
             )
+
+    def _read_unusual(self, delta: Fields, record: Chunk) -> None:
+        """What a delta says beside its content and its calls."""
+        if record.text:
+            record.text, flagged = self._gemini_thought(delta, record.text)
+            record.reasoning += flagged
+        record.reasoning = self._reasoning(delta, record.encrypted) + record.reasoning
+        if isinstance(refusal := delta.get("refusal"), str):
+            record.text += refusal
 
     def _gemini_thought(self, delta: Fields, text: str) -> tuple[str, str]:
         """The content as answer text and as a thought: Gemini flags thoughts, which then stand in `<thought>` tags."""

@@ -11,6 +11,7 @@ Sources: the enums of OpenAI, Anthropic, Bedrock, Gemini, Mistral, DeepSeek, Coh
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 __all__ = ["Finish", "read_finish"]
@@ -60,6 +61,7 @@ _HUMP = re.compile("(?<=[a-z0-9])(?=[A-Z])")
 _BREAKS = re.compile(r"[\s/-]+")
 
 
+@lru_cache(maxsize=256)
 def read_finish(reason: str) -> Finish | None:
     """The meaning of a finish reason; None where there is none."""
     word, _, rest = reason.strip().partition(":")

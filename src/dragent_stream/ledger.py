@@ -32,7 +32,7 @@ from dragent_stream.errors import AnswerError
 from dragent_stream.events import RESULT_PARTS, EventWriter, ModelEvents
 from dragent_stream.finish_reasons import Finish
 from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
-from dragent_stream.plain_chunks import TEXT, THOUGHT, Writers
+from dragent_stream.plain_chunks import TEXT, THOUGHT, UndecidedError, Writers
 from dragent_stream.snapshots import GrowingText
 from dragent_stream.tool_calls import CallState, ToolCall
 from dragent_stream.turn import OpenMessage, Owner, Place, Turn, opening_writer
@@ -69,6 +69,18 @@ class _Fragments(Generic[E]):
         return self._emit(text)
 
 
+def _second_fragment(first: str, write: Callable[[str], E], index: int, hot: Writers[E]) -> Callable[[str], E]:
+    """What writes the second fragment of a call, which shows whether each repeats the arguments so far."""
+
+    def write_second(text: str) -> E:
+        if len(text) > len(first) and text.startswith(first):
+            raise UndecidedError
+        hot[index] = write
+        return write(text)
+
+    return write_second
+
+
 class RunLedger(Generic[E]):
     """Everything that is open in one run.
 
@@ -89,6 +101,7 @@ class RunLedger(Generic[E]):
         exact_results: Results come from `tool_result` alone; the steps' ends give none.
         hot: What may go on without a decision: the text or the thought of a turn that has no call yet, open calls by
             their index. Whatever may change what comes next empties it.
+        place: Where what comes next belongs to: a LangChain message, or the chat chunks.
         chunk_id: The id of the chunk being converted; tells two answers apart after a "stop".
         chunks_seen: The chunk path has delivered something, so it owns the text of the root agent.
         steps_seen: Steps arrive in this run, so results are to be expected.
@@ -104,7 +117,6 @@ class RunLedger(Generic[E]):
         "_new_id",
         "_open_turns",
         "_out",
-        "_place",
         "_side",
         "_speaks_1_0",
         "_started",
@@ -123,6 +135,7 @@ class RunLedger(Generic[E]):
         "heard",
         "hot",
         "options",
+        "place",
         "run_id",
         "silence",
         "steps_seen",
@@ -159,7 +172,7 @@ class RunLedger(Generic[E]):
         self._speaks_1_0 = _at_least_1_0(protocol_version)
         self._out: list[E] = []
         self._turn: Turn[E] | None = None
-        self._place = _CHAT
+        self.place = _CHAT
         self._open_turns: dict[str, Turn[E]] | None = None  # of LangChain messages, by their id
         self._cut_call: ToolCall | None = None  # the first one whose arguments are no JSON, and which was not ended
         self._side: tuple[OpenMessage[E], ...] = ()  # messages of the step path
@@ -320,7 +333,7 @@ class RunLedger(Generic[E]):
         for earlier in list(turns.values()):
             if place.is_after(earlier.place):
                 self._end_turn(earlier)
-        self._place = place
+        self.place = place
         self._turn = turns.get(place.message)
         if self._turn is None and turn and not turn.place.message:
             self._end_turn(turn)
@@ -328,11 +341,6 @@ class RunLedger(Generic[E]):
     def is_open(self, message: str) -> bool:
         """A turn of this LangChain message is open."""
         return bool(self._open_turns) and message in self._open_turns
-
-    @property
-    def place(self) -> Place:
-        """Where what comes next belongs to."""
-        return self._place
 
     def new_text(self, delta: str, *, repeats: bool = False) -> str:
         """What is new in a delta of the answer text: providers may send all of it again.
@@ -352,7 +360,8 @@ class RunLedger(Generic[E]):
 
     def released_text(self) -> str:
         """What a delta that may have been a snapshot adds, as something else follows it."""
-        return self._turn.said.release() if self._turn and not self._turn.over else ""
+        turn = self._turn
+        return turn.said.release() if turn and turn.said.held and not turn.over else ""
 
     def _release_thought(self, turn: Turn[E]) -> None:
         if turn.thought.held and turn.reasoning:
@@ -423,18 +432,19 @@ class RunLedger(Generic[E]):
         if self.finished:
             return
         turn = self._calling_turn(delta)
-        known = len(turn.calls)
-        dropped = turn.resolver.dropped
-        placed = turn.resolver.place(delta)
-        self.dropped += turn.resolver.dropped - dropped
+        resolver = turn.resolver
+        known, dropped = len(resolver.calls), resolver.dropped
+        placed = resolver.place(delta)
+        if resolver.dropped != dropped:
+            self.dropped += resolver.dropped - dropped
         if placed is None:
             return
         call, text = placed
-        if len(turn.calls) > known:
+        if len(resolver.calls) > known:
             self.hot.clear()
             self._show_announced(turn, before=call)
             self._announce(turn, call)
-            if taken := turn.resolver.taken(call):
+            if taken := resolver.taken(call):
                 self._end_call(taken)
         self._take(call, text)
         self._hold_call(turn, call)
@@ -449,12 +459,12 @@ class RunLedger(Generic[E]):
         index, writer, hot = call.index, call.writer, self.hot
         if index is None or turn.resolver.by_index.get(index) is not call or call.state is not CallState.OPEN:
             return
-        # The second fragment shows whether each repeats the arguments so far.
-        decides = len(call.parts) < 2 or call.growing or call.held or call.custom
+        decides = call.blank or call.growing or call.held or call.custom
         if decides or call.closed or call.held_result is not None or writer.high:
             hot.pop(index, None)
         elif index not in hot:
-            hot[index] = _Fragments(call, index, hot).write
+            write = _Fragments(call, index, hot).write
+            hot[index] = write if len(call.parts) > 1 else _second_fragment(call.parts[0], write, index, hot)
 
     def finish_answer(self, reason: Finish) -> None:
         """The model said why it stopped.
@@ -525,7 +535,7 @@ class RunLedger(Generic[E]):
 
     def _next_turn(self) -> Turn[E]:
         self.end_turn()
-        place = self._place
+        place = self.place
         if not place.message:
             if self._usage:
                 self._usage.call_ended()
@@ -789,6 +799,8 @@ class RunLedger(Generic[E]):
 
     def _show_announced(self, turn: Turn[E], before: ToolCall | None = None) -> None:
         """Something else begins, so the names of the calls so far are whole."""
+        if not turn.unshown:
+            return
         unshown = [call for call in turn.unshown if call.state is CallState.HELD]
         for call in unshown:
             if call is not before and call.name and not self._is_frontend(call):
@@ -845,6 +857,8 @@ class RunLedger(Generic[E]):
 
         A call that text follows at once may still be executed: its step comes after both.
         """
+        if not self.steps_seen:
+            return
         self._go_past([call for call in self._calls if (call.passed or call.turn.executed) and not call.running])
         for call in self._calls:
             call.passed = call.passed or call.state is CallState.ENDED

@@ -10,7 +10,7 @@ from __future__ import annotations
 __all__ = ["GrowingText"]
 
 _CERTAIN = 12  # characters; a shorter common beginning may be chance: "ha", "haha"
-_BEGINNING = 64  # characters of an answer that are looked at
+_BEGINNING = 32  # characters of an answer that are looked at
 
 
 class GrowingText:
@@ -48,20 +48,20 @@ class GrowingText:
             self._note(held)
             self._note(delta)
             return held + delta
-        if self.may_be_snapshot(delta):
+        if self.watching and not self.add(delta):
             self.held = delta
             return ""
-        self._note(delta)
         return delta
 
-    def may_be_snapshot(self, delta: str) -> bool:
-        """The delta begins with all that came before it, and says more."""
+    def add(self, delta: str) -> bool:
+        """Note a delta that is written as it is; False, and nothing is noted, where it may be a snapshot."""
         so_far = self._so_far
-        return self.watching and bool(so_far) and len(delta) > len(so_far) and delta.startswith(so_far)
-
-    def add(self, delta: str) -> None:
-        """Note a delta that was written as it is."""
-        self._note(delta)
+        if so_far and len(delta) > len(so_far) and delta.startswith(so_far):
+            return False
+        self._so_far = so_far + delta
+        self._deltas += 1
+        self.watching = len(self._so_far) < _BEGINNING or self._deltas < 2
+        return True
 
     def release(self) -> str:
         """What the held delta adds, as nothing follows it."""

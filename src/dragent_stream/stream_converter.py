@@ -122,8 +122,9 @@ class ChunkConverter(Generic[E]):
             return self.steps.feed(chunk.step)
         reader = self._reader
         records = reader.read(chunk)
-        if reader.choice_index is not None:
-            self._plain.choice_index = reader.choice_index
+        index = reader.choice_index
+        if index is not None:
+            self._plain.choice_index = index
         if reader.unknown and not self._warned:
             from dragent_stream.foreign import describe  # its words are seldom needed
 

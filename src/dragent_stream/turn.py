@@ -155,9 +155,8 @@ def opening_writer(
     """
 
     def write_opening(delta: str) -> E:
-        if text.may_be_snapshot(delta):
+        if not text.add(delta):
             raise UndecidedError
-        text.add(delta)
         if not text.watching:
             for kind in kinds:
                 writers[kind] = write
