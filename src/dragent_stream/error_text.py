@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from dragent_stream.errors import ConversionError, RecordedError, SSEError, UpstreamError
+from dragent_stream.errors import ConversionError, SSEError, UpstreamError
 from dragent_stream.options import ConverterOptions
 
 __all__ = ["error_code", "error_text"]
@@ -20,8 +20,7 @@ def error_text(exc: BaseException, options: ConverterOptions) -> str:
     """The message of RUN_ERROR; never empty (a dropped connection often has no text)."""
     if options.public_error is not None:
         return options.public_error(exc)
-    ours = isinstance(exc, UpstreamError | ConversionError | SSEError) and not isinstance(exc, RecordedError)
-    if options.expose_errors or ours:
+    if options.expose_errors or isinstance(exc, UpstreamError | ConversionError | SSEError):
         try:
             return str(exc) or type(exc).__name__
         except Exception:

@@ -4,8 +4,8 @@
 DragentStreamError
 ├── ConversionError       the caller misused a converter (a bad option, a foreign ledger, a bad run input)
 ├── UpstreamError         the upstream reported a failure inside its stream
-│   ├── AnswerError       what came is no complete answer
-│   └── RecordedError     a recorded upstream raised
+│   └── AnswerError       what came is no complete answer
+├── RecordedError         a recorded upstream raised it
 ├── TraceFormatError      a recording cannot be read; names the source, the line and the remedy
 ├── SSEError              an SSE stream cannot be read
 └── MissingExtraError     an edge was imported without its extra (also an ImportError)
@@ -55,8 +55,8 @@ class AnswerError(UpstreamError):
     """
 
 
-class RecordedError(UpstreamError):
-    """The recorded upstream raised an exception, whose text clients do not get, now as then."""
+class RecordedError(DragentStreamError):
+    """What the upstream of a recording raised; its own type is not known here."""
 
 
 class TraceFormatError(DragentStreamError):

@@ -34,6 +34,7 @@ from dragent_stream.answer_body import BodyChunks
 from dragent_stream.errors import (
     AnswerError,
     ConversionError,
+    DragentStreamError,
     RecordedError,
     SSEError,
     TraceFormatError,
@@ -214,17 +215,21 @@ def _how_it_broke_off(value: str | AnswerError) -> AnswerError:
     return AnswerError(value) if isinstance(value, str) else value
 
 
-def _recorded_error(value: Any) -> Exception:
-    fields = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {"message": value})
-    kind = fields.get("type")
-    text = str(fields.get("message") or kind or "the upstream failed")
-    for found in (AnswerError, UpstreamError):
-        if kind == found.__name__:
-            return found(text, str(fields.get("code") or "STREAM_ERROR"))
-    for ours in (ConversionError, SSEError):
-        if kind == ours.__name__:
-            return ours(text)
-    return RecordedError(text)
+_OURS = {kind.__name__: kind for kind in (AnswerError, ConversionError, SSEError, UpstreamError)}
+
+
+def _recorded_error(value: Any) -> DragentStreamError:
+    """The exception that the upstream raised; what is not of this library as a `RecordedError`."""
+    if not isinstance(value, Mapping):
+        return RecordedError(str(value))
+    fields = cast("Mapping[str, Any]", value)
+    message, name = str(fields.get("message") or ""), str(fields.get("type") or "")
+    kind = _OURS.get(name)
+    if kind is None:
+        return RecordedError(message or name or "the upstream failed")
+    if issubclass(kind, UpstreamError):
+        return kind(message, str(fields.get("code") or "STREAM_ERROR"))
+    return kind(message)
 
 
 def convert_trace(
@@ -244,7 +249,8 @@ def convert_trace(
         run: Write RUN_STARTED and RUN_FINISHED around the events.
         thread_id: The thread's id.
         run_id: The run's id.
-        options: See `ConverterOptions`. Where None, ids are derived from thread and run id, and errors show their text.
+        options: See `ConverterOptions`. Where None, ids are derived from thread and run id, and errors carry the text
+            that was recorded.
         name: What error messages call the trace.
         on_problem: Called with the error of each line that cannot be read.
 
@@ -308,7 +314,9 @@ async def replay_trace(
         The chunks, and the steps as `AgentStep`.
 
     Raises:
-        UpstreamError: Where the recorded upstream raised, where the recording breaks off, and where its consumer left.
+        RecordedError: Where the recorded upstream raised; what this library raised is raised again as itself.
+        AnswerError: Where the recording breaks off.
+        UpstreamError: Where its consumer left; its code is `abort`.
     """
     before = 0.0
     for record in read_trace(source):

@@ -107,18 +107,17 @@ def _value(kind: Kind, written: Any, tagged: bool) -> Any:
 class _Ending:
     """Whether a recording that is over was cut: the recorder writes how the stream ended, if it lives to see it."""
 
-    __slots__ = ("_answer", "_asked", "_over", "headed")
+    __slots__ = ("_answered", "_over", "headed")
 
     def __init__(self) -> None:
         self.headed = False
         self._over = False
-        self._answer = AnswerEnd()
-        self._asked = False
+        self._answered = False
 
     @property
     def is_cut(self) -> bool:
         """What would have followed is not known, and the model had not ended its answer either."""
-        return self.headed and not self._over and (self._asked or not self._answer.over)
+        return self.headed and not self._over and not self._answered
 
     def note(self, kind: Kind, value: Any) -> None:
         """Take a record, its value as it is written."""
@@ -126,11 +125,10 @@ class _Ending:
         if kind != "chunk" or value is None:
             return
         chunk = fields_of(value) or {}
-        self._asked = _asks_for_tools(chunk) or (self._asked and not chunk.get("choices"))
-        if chunk.get("choices") or chunk.get("error"):
-            self._answer.take(chunk)
-        elif "usage" not in chunk:  # usage may follow the end; a result or a message of LangChain's goes on
-            self._answer = AnswerEnd()
+        if chunk.get("choices") or "usage" not in chunk:  # usage may follow the end
+            end = AnswerEnd()
+            end.take(chunk)
+            self._answered = end.over and not _asks_for_tools(chunk)
 
 
 def _asks_for_tools(chunk: Mapping[str, Any]) -> bool:
