@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import copy
+import datetime
 from random import Random
 from typing import Any
 
 import pytest
-from agui_case import convert, counted_ids, delta
+from agui_case import delta
 from fuzz.__main__ import stream_of
 from fuzz.corpus import corpus
 from fuzz.judges import Fault, Stream, fault_of, source_of
 from fuzz.minimise import minimised
 
-from dragent_stream import AgentStep, ChunkConverter, ConverterOptions
-from dragent_stream.check import check_events
+from dragent_stream import AgentStep, ChunkConverter
 from dragent_stream.events import ModelEvents, WireEvents
 
 SEEDS = corpus()
@@ -114,14 +114,27 @@ def test_a_step_that_is_lost_to_an_exception_is_found() -> None:
 
 def test_a_fault_comes_out_as_a_test_to_paste() -> None:
     stream = Stream(
-        [delta(content="\ud83d"), {"usage": float("nan")}, AgentStep({"event_type": "LLM_START"}), b"\xff"],
+        [
+            delta(content="\ud83d"),
+            {"x": [float("nan"), datetime.datetime(2026, 1, 1)]},
+            AgentStep({"event_type": "LLM_START"}),
+            b"\xff",
+        ],
         frontend_tools=frozenset({"f"}),
     )
-    source = source_of(stream, Fault("IndexError", "planted"))
-    names = {
-        **{"Any": Any, "AgentStep": AgentStep, "convert": convert, "ConverterOptions": ConverterOptions},
-        **{"counted_ids": counted_ids, "check_events": check_events},
-        **{"WireEvents": WireEvents, "ModelEvents": ModelEvents},
-    }
-    exec(source, names)
+    names: dict[str, Any] = {}
+    exec(source_of(stream, Fault("IndexError", "planted")), names)
     names["test_found_by_the_fuzz"]()
+
+
+def test_a_test_to_paste_fails_as_the_stream_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    end = WireEvents.text_end
+    monkeypatch.setattr(WireEvents, "text_end", lambda self, message_id: end(self, "nobody"))
+    for objects in (False, True):
+        stream = Stream([delta(content="a")], objects=objects)
+        fault = fault_of(stream)
+        assert fault is not None
+        names: dict[str, Any] = {}
+        exec(source_of(stream, fault), names)
+        with pytest.raises(AssertionError):
+            names["test_found_by_the_fuzz"]()

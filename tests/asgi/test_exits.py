@@ -407,3 +407,36 @@ async def test_a_real_server_goes_on_after_an_agent_that_exits() -> None:
     finally:
         process.kill()
         await process.communicate()
+
+
+async def test_tasks_of_an_agent_are_cancelled_and_time_out_as_anywhere() -> None:
+    seen: list[str] = []
+
+    async def sleeper() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    async def leaves() -> None:
+        sys.exit(2)
+
+    async def agent(run_input: Any) -> AsyncIterator[Any]:
+        async with anyio.create_task_group() as group:
+            group.start_soon(sleeper)
+            await anyio.lowlevel.checkpoint()
+            group.cancel_scope.cancel()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(sleeper(), 0.001)
+        with pytest.raises(BaseExceptionGroup) as caught:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(sleeper())
+                tasks.create_task(leaves())
+        assert [str(error) for error in caught.value.exceptions] == ["the agent raised SystemExit(2)"]
+        yield text_chunk("Hello")
+        yield finish_chunk()
+
+    done = await exchange(create_app(agent), body=run_input())
+    assert done.types[-1] == "RUN_FINISHED"
+    assert seen == ["cancelled"] * 3

@@ -161,6 +161,13 @@ def test_what_is_no_host_is_refused_when_the_application_is_made(entry: str) -> 
         create_app(agent, allowed_hosts=[entry])
 
 
+def test_a_text_and_an_empty_list_are_no_hosts() -> None:
+    with pytest.raises(ConversionError, match=r"a list of hosts, not a text; write \['localhost'\]"):
+        create_app(agent, allowed_hosts="localhost")
+    with pytest.raises(ConversionError, match="no request would be served; None allows any host"):
+        create_app(agent, allowed_hosts=[])
+
+
 async def test_an_application_that_is_mounted_keeps_its_own_hosts() -> None:
     outer = Starlette(routes=[Mount("/agent", create_app(agent, allowed_hosts=["example.com"]))])
     assert (await exchange(outer, "GET", "/agent/health", headers={"host": "example.com"})).status == 200

@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it is fetched
 
-import litellm  # noqa: E402
+import litellm
 
 litellm.suppress_debug_info = True
 litellm.telemetry = False
@@ -59,7 +59,9 @@ def read(name):
             del answer["answer"]["usage"]  # litellm counts for itself what the server did not say
         elif "answer" in answer:
             usage = answer["answer"]["usage"]
-            answer["answer"]["usage"] = [usage.get(key) for key in ("prompt_tokens", "completion_tokens", "total_tokens")]
+            answer["answer"]["usage"] = [
+                usage.get(key) for key in ("prompt_tokens", "completion_tokens", "total_tokens")
+            ]
     return both
 
 

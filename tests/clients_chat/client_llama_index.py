@@ -18,15 +18,15 @@ def plain(response):
     return {
         "role": str(message.role),
         "blocks": [block for block in blocks if block != {"block_type": "text", "text": ""}],
-        "calls": [call if isinstance(call, dict) else call.model_dump(mode="json", exclude={"index"}) for call in calls],
+        "calls": [
+            call if isinstance(call, dict) else call.model_dump(mode="json", exclude={"index"}) for call in calls
+        ],
     }
 
 
 async def streamed(model):
-    last = None
-    async for last in await model.astream_chat(MESSAGES):
-        pass
-    return plain(last)
+    responses = [response async for response in await model.astream_chat(MESSAGES)]
+    return plain(responses[-1])
 
 
 async def whole(model):

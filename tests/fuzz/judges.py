@@ -249,25 +249,41 @@ def _bounded() -> Iterator[None]:
 
 
 def source_of(stream: Stream, fault: Fault) -> str:
-    """A test that fails as the stream does, to be pasted into `tests/test_stream_converter.py`."""
-    lines = "".join(f"        {_source(item)},\n" for item in stream.feed)
-    options = "".join(
+    """A test that fails as the stream does, to be pasted into any module beside `agui_case`."""
+    items = "".join(f"        {_source(item)},\n" for item in stream.feed)
+    settings = "".join(
         f", {name}={value!r}"
         for name, value in (("think_tags", stream.think_tags), ("frontend_tools", stream.frontend_tools))
         if value
     )
-    test = f"def test_found_by_the_fuzz() -> None:\n    feed: list[Any] = [\n{lines}    ]\n"
-    if stream.objects:
-        test += "    feed = [ChatCompletionChunk.construct(**chunk) for chunk in feed]\n"
     if "as SSE" in fault.kind:
-        other = [
+        compared = [
             'body = [f"data: {json.dumps(chunk)}\\n\\n".encode() for chunk in feed] + [b"data: [DONE]\\n\\n"]',
             "by_wire, other = (convert(items, WireEvents(), options()) for items in (feed, body))",
         ]
     else:
-        other = ["by_wire, other = (convert(feed, writer, options()) for writer in (WireEvents(), ModelEvents()))"]
-    body = [f"options = lambda: ConverterOptions(new_id=counted_ids(){options})", *other, "assert by_wire == other"]
-    return test + "".join(f"    {line}\n" for line in [*body, "assert check_events(by_wire) == []"])
+        compared = ["by_wire, other = (convert(feed, writer, options()) for writer in (WireEvents(), ModelEvents()))"]
+    lines = [
+        *(["import datetime", ""] if "datetime." in items else []),
+        *(["import json", ""] if "as SSE" in fault.kind else []),
+        *(["from openai.types.chat import ChatCompletionChunk", ""] if stream.objects else []),
+        "from agui_case import convert, counted_ids",
+        "",
+        "from dragent_stream import AgentStep, ConverterOptions",
+        "from dragent_stream.check import check_events",
+        "from dragent_stream.events import ModelEvents, WireEvents",
+        "",
+        "def options() -> ConverterOptions:",
+        f"    return ConverterOptions(new_id=counted_ids(){settings})",
+        "",
+        f"feed: list[object] = [\n{items}    ]",
+        *(["feed = [ChatCompletionChunk.construct(**chunk) for chunk in feed]"] if stream.objects else []),
+        *compared,
+        "assert by_wire == other",
+        "assert check_events(by_wire) == []",
+    ]
+    body = "".join(f"    {line}\n" if line else "\n" for line in lines)
+    return f"def test_found_by_the_fuzz() -> None:\n{body}"
 
 
 def _source(value: Any) -> str:

@@ -47,10 +47,14 @@ class HostRules:
             `example.com:8443`, `127.0.0.1` (with all of 127.0.0.0/8), `::1` or `[::1]`; `*` for all.
 
     Raises:
-        ConversionError: An entry is no host.
+        ConversionError: An entry is no host, or there is none.
     """
 
     def __init__(self, allowed: Sequence[str]) -> None:
+        if isinstance(allowed, str):
+            raise ConversionError(f"allowed_hosts must be a list of hosts, not a text; write [{allowed!r}]")
+        if not allowed:
+            raise ConversionError("allowed_hosts is empty, so no request would be served; None allows any host")
         self._entries = {_checked(entry) for entry in allowed}
         self._suffixes = tuple(entry[1:] for entry in self._entries if entry.startswith("*."))
         self.names = ", ".join(allowed)
