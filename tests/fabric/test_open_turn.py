@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragent_stream.fabric import FabricStreamError, convert_fabric_stream, drain_fabric_stream, wait_fabric_drains
@@ -72,6 +72,7 @@ async def test_a_stalled_client_gets_the_whole_run_in_the_end() -> None:
     assert rest[-1].type == "RUN_FINISHED"
 
 
+@settings(deadline=None)
 @given(st.lists(json_values), st.lists(st.integers(0, 4)))
 def test_chunks_come_in_order_and_unchanged_at_every_pace_of_the_reader(chunks: list[Any], pauses: list[int]) -> None:
     async def read() -> list[Any]:

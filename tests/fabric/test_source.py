@@ -13,6 +13,8 @@ from typing import Any
 import anyio
 import pytest
 from ag_ui.core import RunAgentInput
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dragent_stream import stream_agui_sse
 from dragent_stream.asgi import create_app
@@ -314,6 +316,41 @@ async def test_a_full_pool_without_an_idle_runtime_lets_turns_wait() -> None:
                 await asyncio.sleep(0)
             assert [said(task.result()) for task in runs] == ["a", "a", "a"]
             assert len(starts) == 3
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.integers(0, 3), st.integers(0, 9)), max_size=8),
+    st.integers(1, 3),
+    st.booleans(),
+)
+def test_whoever_comes_and_leaves_a_runtime_has_one_turn_at_a_time_and_none_is_lost(
+    visits: list[tuple[str, int | None, int]], limit: int, keyed: bool
+) -> None:
+    starts = Starts(lambda told: [text_chunk("a"), text_chunk("b"), finish_chunk()])
+
+    async def visit(agent: FabricSource, thread: str, leaves_after: int | None, wait: int) -> None:
+        for _ in range(wait):
+            await asyncio.sleep(0)
+        if leaves_after is None:
+            events = await run(agent, asks(thread=thread))  # the runtime raises where it is asked twice at once
+            assert (said(events), events[-1]["type"]) == ("ab", "RUN_FINISHED")
+            return
+        chunks = agent(asks(thread=thread))
+        for _ in range(leaves_after):
+            await anext(chunks)
+        await chunks.aclose()
+
+    async def serve_all() -> None:
+        options: Json = {} if keyed else {"key": None}
+        with anyio.fail_after(10):
+            async with fabric_source(starts, max_runtimes=limit, **options) as agent:
+                await asyncio.gather(*[visit(agent, *each) for each in visits])
+                assert starts.alive <= limit
+            assert starts.alive == 0
+            assert all(runtime.stops == 1 for runtime in starts)
+
+    asyncio.run(serve_all())
 
 
 async def test_a_failed_runtime_is_replaced() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,6 +14,8 @@ from nemo_fabric.openai_streaming import _OpenAIStreamListener as Listener
 from test_fake_sink import bad_bodies, frame, head, line, record, send
 
 from dragent_stream.fabric import FabricStreamError, OpenAIStreamSink, StreamTransport
+from dragent_stream.fabric.binding import Binding
+from dragent_stream.fabric.turn import StreamTarget
 from dragent_stream.testing import text_chunk
 from dragent_stream.testing.fabric import FakeSink
 
@@ -70,6 +74,31 @@ async def test_a_sink_that_is_left_lets_the_listener_close() -> None:
                     raise ZeroDivisionError
             await listener.wait_completed()
             assert listener.error is not None
+
+
+async def test_a_listener_that_goes_ends_a_silent_turn_of_the_binding() -> None:
+    closed = anyio.Event()
+
+    async def source(question: Any) -> AsyncGenerator[Any, None]:
+        yield text_chunk("x")
+        try:
+            await anyio.sleep_forever()
+        finally:
+            closed.set()
+
+    binding = Binding(StreamTarget(source))
+    with anyio.fail_after(10):
+        async with listening() as (listener, fake):
+            payload = fake.payload()
+            await binding.handle(json.dumps({"operation": "start", "payload": {**payload, "config": {}}}))
+            request = json.dumps({"operation": "invoke_openai_stream", "payload": payload})
+            turn = asyncio.ensure_future(binding.handle(request))
+            await listener.records.get()
+            for writer in listener._writers:
+                writer.close()
+            outcome = (await turn)["outcome"]
+    assert outcome["error"]["code"] == "lifecycle_stream_transport_failed"
+    assert closed.is_set()
 
 
 HEADS: list[dict[str, str | None]] = [
