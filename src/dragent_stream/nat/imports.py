@@ -51,6 +51,7 @@ __all__ = [
     "WorkflowBuilder",
     "check_version",
     "jwt",
+    "llm_hooks",
     "register_configure_hook",
     "register_front_end",
     "register_function",
@@ -114,6 +115,7 @@ try:
     from nat.data_models.user_info import UserInfo
     from nat.front_ends.fastapi.fastapi_front_end_config import FastApiFrontEndConfig
     from nat.front_ends.fastapi.step_adaptor import StepAdaptor
+    from nat.llm.utils import hooks as llm_hooks
     from nat.plugins.langchain.agent.tool_calling_agent.register import (
         ToolCallAgentWorkflowConfig,
         tool_calling_agent_workflow,

@@ -17,7 +17,6 @@ from dragent_stream.nat.agent_run import AgentRun
 from dragent_stream.nat.callbacks import observe
 from dragent_stream.nat.client_tools import client_tools
 from dragent_stream.nat.gate import Refusal
-from dragent_stream.nat.identity import request_user
 from dragent_stream.nat.imports import MESSAGES_KEEP_TOOLS, ChatRequest, Context
 from dragent_stream.nat.messages import chat_request, history, openai_messages
 from dragent_stream.nat.sessions import RequestSessionManager
@@ -51,7 +50,6 @@ class AguiRoute:
 
         Raises:
             Refusal: 400 for what is no run input.
-            IdentityError: The user is unknown.
         """
         try:
             run_input: Any = await request.json()
@@ -97,7 +95,7 @@ class NatRun:
     def __init__(
         self,
         session_manager: RequestSessionManager,
-        request: Request | None,
+        request: Request,
         payload: ChatRequest,
         run_input: Mapping[str, Any],
         options: ConverterOptions,
@@ -105,7 +103,6 @@ class NatRun:
         self._session_manager = session_manager
         self._request = request
         self._payload = payload
-        self._user_id = None if request is None else request_user(request, session_manager)
         self._history = () if MESSAGES_KEEP_TOOLS else openai_messages(run_input)
         self._run = AgentRun(ledger_for(run_input, WireEvents(), options))
 
@@ -124,7 +121,7 @@ class NatRun:
         # Everything of NAT happens in this task, so that NAT's context variables stay in one context.
         run = self._run
         async with self._session_manager.session(
-            user_id=self._user_id, http_connection=self._request, conversation_id=run.ledger.thread_id
+            http_connection=self._request, conversation_id=run.ledger.thread_id
         ) as session:
             async with session.run(self._payload) as runner:
                 raw_chunks.set(True)

@@ -2,7 +2,7 @@
 
 NAT (1.6 to 1.9) restores, for every run of a per-user workflow, the context in which the workflow was built: the first
 request's headers, cookies, tokens, conversation. Its streams let their producer run on when the client has gone. It
-sends exception texts to clients and logs no traceback. It frees no model client before the server ends.
+sends exception texts to clients and logs no traceback.
 """
 
 import asyncio
@@ -30,7 +30,6 @@ from dragent_stream.nat.imports import (
     ChatResponse,
     ChatResponseChunk,
     ContextState,
-    LLMFrameworkEnum,
     RequestAttributes,
     Session,
     SessionManager,
@@ -40,7 +39,7 @@ from dragent_stream.nat.open_runs import OpenRuns, runs_of_request
 from dragent_stream.options import ConverterOptions
 from dragent_stream.response import DRAgentEventResponse
 
-__all__ = ["RequestSession", "RequestSessionManager", "share_models"]
+__all__ = ["RequestSession", "RequestSessionManager"]
 
 STOPPED = "the run was stopped, because the server is shutting down"
 
@@ -323,23 +322,3 @@ class _OwnedRunner:
             raise ServerStoppingError(STOPPED) from None
         except Exception as error:
             raise as_told(error, expose=self._expose, what="a run") from None
-
-
-def share_models(builder: WorkflowBuilder) -> None:
-    """Build each LangChain model once, not once for every user.
-
-    A model has an HTTP client of its own, more than a megabyte, and NAT frees none of them before the server ends.
-    """
-    given: Any = builder
-    get_llm = given.get_llm
-    models: dict[str, Any] = {}
-
-    async def shared(llm_name: Any, wrapper_type: Any) -> Any:
-        if wrapper_type != LLMFrameworkEnum.LANGCHAIN:
-            return await get_llm(llm_name, wrapper_type)
-        name = str(llm_name)
-        if name not in models:
-            models[name] = await get_llm(llm_name, wrapper_type)
-        return models[name]
-
-    given.get_llm = shared

@@ -19,7 +19,8 @@ from dragent_stream.nat.imports import Config, SessionManager, StepAdaptor, Step
 from dragent_stream.nat.open_runs import OpenRuns, drain_on_signals
 from dragent_stream.nat.route import AguiRoute
 from dragent_stream.nat.server_imports import FastApiFrontEndPluginWorker
-from dragent_stream.nat.sessions import RequestSessionManager, share_models
+from dragent_stream.nat.sessions import RequestSessionManager
+from dragent_stream.nat.shared_models import lift_connection_limit, share_models
 from dragent_stream.nat.step_adaptor import AguiStepAdaptor, SilentStepAdaptor
 from dragent_stream.options import ConverterOptions
 
@@ -48,6 +49,7 @@ class DragentStreamWorker(FastApiFrontEndPluginWorker):
         )
         identity.patch()
         nat_streams.patch()
+        lift_connection_limit()
 
     def build_app(self) -> FastAPI:
         """NAT's app; the health routes come first, because the first of two equal routes wins."""

@@ -91,7 +91,6 @@ async def agent(config: ToolCallAgentWorkflowConfig, builder: Builder) -> AsyncG
             yield info
             return
         return_direct = frozenset(str(name) for name in config.return_direct or ())
-
         model = _model_name(config, builder)
 
         async def single_fn(chat_request_or_message: ChatRequestOrMessage) -> str:
@@ -109,7 +108,8 @@ async def agent(config: ToolCallAgentWorkflowConfig, builder: Builder) -> AsyncG
             chunks = _chunks(inner, chat_request_or_message, return_direct, is_root)
             source: AsyncGenerator[Any, None] = chunks
             if not is_root:
-                source = convert_chunks_to_agui_events(chunks, ledger=_open_ledger())
+                ledger = _open_ledger() or RunLedger(options=run_options.get())
+                source = convert_chunks_to_agui_events(chunks, ledger=ledger)
             elif not raw_chunks.get():
                 source = _batches(chunks, model)
             async with contextlib.aclosing(source) as items:
