@@ -249,7 +249,7 @@ async def test_events_of_a_chain_without_a_chat_model_are_its_text() -> None:
 
 
 async def test_events_of_a_model_are_its_chunks() -> None:
-    for version in ("v1", "v2", "v3"):
+    for version in (form.removeprefix("events ") for form in FORMS if form.startswith("events")):
         model = ChunkModel(answers=iter([chunks_of("Hel", "lo", finish="stop")]))
         assert texts_of(await run_of(model.astream_events("x", version=version))) == ["Hello"]
 

@@ -80,12 +80,18 @@ async def _given(graph: Any, messages: Sequence[BaseMessage], config: dict[str, 
 
     held = convert_to_messages(cast("Any", stored))
     sent, replaces = messages_to_send(held, messages)
-    if not hasattr(graph.channels.get("messages"), "operator"):
-        return sent if replaces else [*held, *sent]  # no reducer: what is given is what it holds
+    reducer = getattr(graph.channels.get("messages"), "operator", None)
+    if reducer is None:
+        return sent if replaces else [*held, *sent]  # what is given is what it holds
     if not replaces:
         return sent
     try:
         from langgraph.types import Overwrite
-    except ImportError:  # before 1.0
-        return [RemoveMessage(id=_REMOVE_ALL), *sent]
+    except ImportError:  # before 1.1
+        if "add_messages" in getattr(reducer, "__qualname__", ""):
+            return [RemoveMessage(id=_REMOVE_ALL), *sent]
+        raise ConversionError(
+            "the conversation was edited, and only a newer langgraph can tell the graph's own reducer of messages so"
+            " (langgraph.types.Overwrite)"
+        ) from None
     return Overwrite(sent)
