@@ -52,21 +52,22 @@ tests/clients/node_modules/.ready: tests/clients/package-lock.json
 	@touch $@
 
 # Every completion shape against the real Chat Completions clients; docs/chat-clients.md must say what they do.
-test-chat-clients: setup .venvs/chat-clients/.ready tests/clients_chat/node_modules/.ready
+test-chat-clients: setup .venvs/chat-clients/.ready .venvs/chat-agents/.ready tests/clients_chat/node_modules/.ready
 	$(RUN) python tests/clients_chat/table.py --check
 
-.venvs/chat-clients/.ready: $(UV) tests/clients_chat/requirements.txt
-	$(UV) venv --quiet --clear .venvs/chat-clients
-	$(UV) pip install --quiet --python .venvs/chat-clients/bin/python -r tests/clients_chat/requirements.txt
+# chat-clients has openai 2, chat-agents openai 3.
+.venvs/chat-%/.ready: $(UV) tests/clients_chat/requirements/chat-%.txt
+	$(UV) venv --quiet --clear .venvs/chat-$*
+	$(UV) pip install --quiet --python .venvs/chat-$*/bin/python -r tests/clients_chat/requirements/chat-$*.txt
 	@touch $@
 
 tests/clients_chat/node_modules/.ready: tests/clients_chat/package-lock.json
-	cd tests/clients_chat && ../../scripts/node --npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	cd tests/clients_chat && NODE_MAJOR=22 ../../scripts/node --npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # Real agents of NAT 1.6 to 1.9, with and without its profiler, beside datarobot-genai, and its command without our extra;
 # NAT="1.9.0-profiler 1.6.0" selects.
-test-nat: $(UV) tests/clients/node_modules/.ready
+test-nat: $(UV) tests/clients/node_modules/.ready tests/clients_chat/node_modules/.ready
 	"$(PYTHON)" tests/nat/run.py $(NAT)
 
 # Real runtimes of NeMo Fabric's SDK around our adapters, an openai client and a real NAT among their targets.
@@ -74,7 +75,7 @@ FABRIC ?= 0.5.0 0.2.0
 test-fabric: $(FABRIC:%=.venvs/fabric-%/.ready) tests/clients/node_modules/.ready
 	"$(PYTHON)" tests/nat/run.py --prepare 1.9.0
 	set -e; for version in $(FABRIC); do \
-		echo "nemo-fabric-runtime $$version"; .venvs/fabric-$$version/bin/python -m pytest -q tests/fabric/sdk; \
+		echo "nemo-fabric-runtime $$version"; .venvs/fabric-$$version/bin/python -m pytest -q tests/fabric/sdk examples/fabric; \
 		.venvs/fabric-$$version/bin/python examples/fabric/check.py; \
 	done
 

@@ -39,7 +39,7 @@ PRETTY = json.dumps(COMPLETION, indent=2).encode()
 ERROR = {"error": {"message": "boom", "type": "server_error"}}
 HALF = body(delta(content="lost"))[:-30]
 CUT = "STREAM_ERROR", "the answer ended without finish_reason and without [DONE]"
-FOREIGN = "UNKNOWN_CHUNKS", "no chat completion"
+FOREIGN = "UNKNOWN_CHUNKS", "not understood"
 EMPTY = "EMPTY_ANSWER", "look into the log"
 
 
@@ -95,6 +95,8 @@ BODIES = {
     "an error body in the middle": Body(
         body(*ANSWER[:2]) + json.dumps(ERROR, indent=2).encode() + b"\n", error=("STREAM_ERROR", "boom")
     ),
+    "an error body with a detail": Body(b'{\n"detail": "Not Found"\n}', [], ("STREAM_ERROR", "Not Found")),
+    "an error body with a code": Body(b'{"code": 1113, "msg": "no credit"}', [], ("STREAM_ERROR", "no credit")),
     "half an error body": Body(json.dumps(ERROR).encode()[:25], [], ("STREAM_ERROR", "bo")),
     "an array of an error": Body(json.dumps([ERROR], indent=2).encode(), [], ("STREAM_ERROR", "boom")),
     "an array": Body(json.dumps(ANSWER).encode()),

@@ -100,3 +100,16 @@ def test_another_choice_between_two_reads_is_not_taken_by_the_patterns_of_the_fi
 
     first = [choice(2, "a"), choice(2, "b"), choice(2, "c")]
     assert said(body(*first), choice(3, "d"), body(choice(2, "e")) + DONE) == "abcd"
+
+
+@pytest.mark.parametrize(
+    "unit", [b"\xef\xbb\xbf", b"[", b"{", b'{"error":', b"data: {\n", b"{\n", b"[DONE]", b'"', b"\\"]
+)
+@pytest.mark.parametrize("start", [b"", b"data: ", b'data: {"a'])
+def test_repeated_nonsense_is_told_and_neither_raises_nor_takes_long(start: bytes, unit: bytes) -> None:
+    def cost(count: int) -> float:
+        started = time.process_time()
+        assert run(start + unit * count)[-1]["type"] == "RUN_ERROR"
+        return time.process_time() - started
+
+    assert cost(16_000) < 4 * 4 * cost(4_000) + 0.05

@@ -3,6 +3,7 @@
 import gc
 import json
 import math
+import traceback
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
@@ -312,6 +313,14 @@ WRONG: list[tuple[object, tuple[str | int, ...]]] = [
     ({"usage": {"prompt_tokens": "3"}}, ("usage", "prompt_tokens")),
     ({"object": "list"}, ("object",)),
     ({"error": {"message": "boom"}}, ("error",)),
+    ({"error": "boom", "choices": 3}, ("error",)),
+    ({"object": "error", "message": "boom", "type": "t"}, ("object",)),
+    ({"choices": [{"message": {"content": ["boom"]}}]}, ("choices", 0, "message", "content", 0)),
+    (
+        {"choices": [{"message": {"content": "boom", "tool_calls": [{"function": {"name": 1}}]}}]},
+        ("choices", 0, "message", "tool_calls", 0, "function", "name"),
+    ),
+    ({"created": True}, ("created",)),
     ({"choices": [{"message": {"x": [{"y": math.nan}]}}]}, ("choices", 0, "message", "x", 0, "y")),
     ({"created": math.inf}, ("created",)),
     ({"x": b"bytes"}, ("x",)),
@@ -330,6 +339,66 @@ def test_a_wrong_value_is_refused_before_the_first_byte_with_its_path(
             function(whole)
         assert path in [error["loc"] for error in caught.value.errors()]
         assert "boom" not in str(caught.value)
+
+
+SECRET = "the answer of a user"
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        {"choices": SECRET},
+        {"choices": [SECRET]},
+        {"choices": [{"message": SECRET}]},
+        {"choices": [{"message": {"content": [SECRET]}}]},
+        {"choices": [{"message": {"content": {"text": SECRET}}}]},
+        {"choices": [{"message": {"content": [{"type": "text", "x": SECRET}]}}]},
+        {"choices": [{"message": {"tool_calls": [SECRET]}}]},
+        {"choices": [{"finish_reason": {"x": SECRET}}]},
+        {"choices": [{"message": {"content": "a"}, "logprobs": {"content": [{"token": [SECRET]}]}}]},
+        {"object": SECRET},
+        {"created": SECRET},
+        {"usage": {"prompt_tokens": SECRET}},
+        {"error": {"message": SECRET}},
+        {"x": [math.nan, SECRET]},
+    ],
+)
+def test_an_error_never_holds_what_it_is_about(whole: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        read_chat_completion(whole)
+    assert SECRET not in str(caught.value) + repr(caught.value.errors()) + caught.value.json()
+    shown = "".join(traceback.format_exception(caught.value))
+    assert SECRET not in shown.replace(repr(whole), "")
+    assert caught.value.__context__ is None
+
+
+def test_content_in_parts_is_streamed_as_its_text_and_its_thinking() -> None:
+    reference = {"type": "reference", "reference_ids": [1]}
+    parts = [
+        {"type": "thinking", "thinking": [{"type": "text", "text": "Let me "}, {"type": "text", "text": "see."}]},
+        {"type": "text", "text": "Hel"},
+        reference,
+        {"type": "text", "text": "lo"},
+    ]
+    whole = one_choice({"content": parts})
+    read = read_chat_completion(whole)
+    message = {
+        "role": "assistant",
+        "content": "Hello",
+        "reasoning_content": "Let me see.",
+        "content_parts": [reference],
+    }
+    assert read["choices"][0]["message"] == message
+    assert whole["choices"][0]["message"]["content"] is parts
+    assert assemble_chat_completion(through_sse(whole)) == read
+    assert read_chat_completion(one_choice({"content": []}))["choices"][0]["message"]["content"] == ""
+
+
+def test_what_comes_back_is_what_was_read() -> None:
+    bare = {"choices": [{"message": {"content": "a", "tool_calls": [{"function": {"name": "f"}}]}}]}
+    answer = assemble_chat_completion(synthesize_chat_completion_chunks(bare, True))
+    assert answer == read_chat_completion(bare) != bare
+    assert assemble_chat_completion(synthesize_chat_completion_chunks(answer, True)) == answer
 
 
 def test_a_completion_that_holds_itself_is_refused() -> None:

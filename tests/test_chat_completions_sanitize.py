@@ -81,3 +81,18 @@ def test_the_openai_fields_are_those_of_the_openai_sdk() -> None:
     sdk = annotations - {"return", "timeout", "stream", "stream_options"}
     assert sdk <= OPENAI_CHAT_FIELDS
     assert STRICT_CHAT_FIELDS < OPENAI_CHAT_FIELDS
+
+
+@pytest.mark.parametrize("option", ["extra_fields", "allowed_fields"])
+@pytest.mark.parametrize("names", ["top_k", "", b"top_k"])
+def test_a_text_is_no_collection_of_names(option: str, names: object) -> None:
+    with pytest.raises(ConversionError, match=f"{option} must be a list or set of names, not a text"):
+        sanitize_streaming_chat_body({"model": "m", "k": 1, "top": 1}, **{option: names})
+
+
+def test_a_field_that_is_nested_too_deeply_is_named() -> None:
+    deep: list[object] = []
+    for _ in range(2000):
+        deep = [deep]
+    with pytest.raises(ConversionError, match="the field 'metadata' of the request is nested too deeply"):
+        sanitize_streaming_chat_body({"model": "m", "metadata": deep})

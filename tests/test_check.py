@@ -479,6 +479,7 @@ FORMS: dict[str, Any] = {
     "frames with comments": lambda events: [": ping\n\nid: 1\n" + frames_of([event]) for event in events],
     "lines of frames": lambda events: frames_of(events).split("\n"),
     "the whole as text": frames_of,
+    "the whole as a bytearray": lambda events: bytearray(frames_of(events).encode()),
     "the whole as bytes": lambda events: b"\xef\xbb\xbf" + frames_of(events).encode(),
     "lines as one text": lambda events: "\n".join(map(json.dumps, events)),
     "reads of 7 bytes": lambda events: [
@@ -496,7 +497,7 @@ async def test_a_run_is_judged_the_same_in_every_form(form: str, name: str) -> N
     assert check_events(held) == expected
 
     async def arriving() -> AsyncIterator[Any]:
-        for item in [held] if isinstance(held, str | bytes) else held:
+        for item in [held] if isinstance(held, str | bytes | bytearray) else held:
             yield item
 
     assert await check_events(arriving()) == expected

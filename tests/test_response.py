@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from ag_ui.core import CustomEvent, RunFinishedEvent, TextMessageContentEvent, ToolCallArgsEvent
 from ag_ui.encoder import EventEncoder
@@ -49,3 +50,15 @@ def test_a_batch_is_one_frame_per_event_without_nulls() -> None:
         "toolCallId": "c",
         "delta": "{}",
     }
+
+
+def test_fields_of_datarobot_genai_are_ignored() -> None:
+    event = TextMessageContentEvent(message_id="m", delta="x")
+    fields: dict[str, Any] = {
+        "original_chunk": object(),
+        "datarobot_moderations": {"a": 1},
+        "pipeline_interactions": None,
+    }
+    batch = DRAgentEventResponse(events=[event], model="m", **fields)
+    assert batch.events == [event]
+    assert batch.model_dump(exclude_none=True).keys() == {"events", "model"}

@@ -28,6 +28,7 @@ from dragent_stream import (
     stream_agui_run,
 )
 from dragent_stream.check import check_events
+from dragent_stream.errors import AnswerError
 
 TRACES = sorted((Path(__file__).parent / "traces").glob("*.jsonl"))
 CHUNK = '{"id":"c","choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":null}]}'
@@ -179,6 +180,34 @@ async def test_bytes_are_recorded_as_the_chunks_they_hold(tmp_path: Path, whole:
     live = [event.type.value async for event in stream_agui_run(reads)]
     assert live == [event["type"] for event in converted(path)]
     assert live[-1] == ("RUN_FINISHED" if whole else "RUN_ERROR")
+
+
+BODY = {"id": "c", "choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "Hi"}}]}
+
+
+@pytest.mark.parametrize(
+    "capture",
+    [
+        json.dumps(BODY, indent=2).encode(),
+        json.dumps([json.loads(CHUNK), {"choices": [{"delta": {}, "finish_reason": "stop"}]}]).encode(),
+        f"data: {CHUNK}\n\ndata: [DONE]\n\n: bye\n\n".encode(),
+        f"data: {CHUNK}\ndata: [DONE]\n".encode(),
+    ],
+)
+def test_the_raw_body_of_an_answer_is_a_recording(capture: bytes) -> None:
+    for reads in ([capture], [capture[at : at + 7] for at in range(0, len(capture), 7)]):
+        events = converted(reads)
+        assert [event["delta"] for event in events if "delta" in event] == ["Hi"]
+        assert events[-1]["type"] == "RUN_FINISHED"
+
+
+async def test_a_body_without_an_answer_fails_with_the_same_code_from_its_recording(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    assert [read async for read in record_chunks([bytearray(b": ping\n\n")], path)] == [b": ping\n\n"]
+    assert converted(path)[-1]["code"] == converted([b": ping\n\n"])[-1]["code"] == "EMPTY_ANSWER"
+    with pytest.raises(AnswerError, match="comments and no chunk"):
+        async for _ in replay_trace(path):
+            pass
 
 
 async def test_a_recorded_failure_fails_again(tmp_path: Path) -> None:

@@ -433,6 +433,28 @@ async def test_the_code_of_a_failure_is_recorded() -> None:
     assert failed.value.code == "RATE_LIMIT"
 
 
+@pytest.mark.parametrize("error", [error for error in ENDINGS if error], ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("exposed", [False, True])
+async def test_a_client_of_a_replay_learns_as_much_of_a_failure_as_one_of_the_stream(
+    error: Exception, exposed: bool
+) -> None:
+    async def source() -> AsyncIterator[Any]:
+        yield text_chunk("Hel")
+        raise error
+
+    async def shown(chunks: Any) -> bytes:
+        told = ConverterOptions(new_id=counted_ids(), expose_errors=exposed)
+        return b"".join([frame async for frame in stream_agui_sse(chunks, REQUEST, options=told)])
+
+    lines = (await recorded(source())).splitlines()
+    live = await shown(source())
+    assert await shown(replay_trace(lines)) == live
+    assert (b"boom" in live) is (exposed and str(error) == "boom")
+    told = ConverterOptions(new_id=counted_ids(), expose_errors=exposed)
+    events = convert_trace(lines, thread_id="t", run_id="r", options=told)
+    assert "".join(f"data: {event}\n\n" for event in events).encode() == live
+
+
 async def test_an_object_that_nobody_knows_is_never_text() -> None:
     for unknown in UNKNOWN:
         assert b"TEXT_MESSAGE" not in await wire(replay_trace((await recorded([unknown])).splitlines()))
@@ -458,6 +480,16 @@ async def test_what_a_foreign_object_holds_is_not_searched() -> None:
     held = Foreign(client=secret, _secret="hunter2", messages=[secret], point=Point(x=1.0, inner=secret))
     trace = await recorded([held, AgentStep(step("TOOL_END", data={"output": held})), {"agent": {"client": secret}}])
     assert "hunter2" not in trace
+
+
+@pytest.mark.parametrize("make", [cycle, lambda: text_chunk("x") | {"me": cycle()}, lambda: 10**5000])
+async def test_what_cannot_be_written_passes_and_costs_nothing_else(make: Any) -> None:
+    chunk = make()
+    out = io.StringIO()
+    passed = [item async for item in record_chunks([text_chunk("a"), chunk, finish_chunk()], out)]
+    assert passed[1] is chunk
+    replayed = [item async for item in replay_trace(out.getvalue().splitlines())]
+    assert [replayed[0], replayed[2]] == [text_chunk("a"), finish_chunk()]
 
 
 async def test_a_pause_is_a_pause_again() -> None:

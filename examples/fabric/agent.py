@@ -3,6 +3,7 @@
 Without Fabric's packages in this environment, end with `serve_binding(answer)` and describe the file with `--script`.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,6 +13,8 @@ from dragent_stream.fabric import serve_adapter
 async def answer(question: Any) -> AsyncIterator[Any]:
     """Answer in chunks of any provider's shape: the first one is Azure's, without id and model."""
     yield {"id": "", "object": "", "model": "", "created": 0, "choices": []}
+    if question == "think":
+        await asyncio.sleep(3600)
     if question == "fail":
         raise RuntimeError("the database password is wrong")
     for word in ("You ", "asked: ", str(question)):
@@ -19,5 +22,5 @@ async def answer(question: Any) -> AsyncIterator[Any]:
     yield {"choices": [{"index": 0, "delta": None, "finish_reason": "stop"}]}
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # Fabric runs the module; a test imports it
     serve_adapter(answer, model="echo")

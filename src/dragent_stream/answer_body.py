@@ -37,13 +37,15 @@ class BodyChunks:
     The end of a stream without any read is no end of an answer; an empty read begins one.
 
     Attributes:
+        between_frames: The next byte begins a frame, and nothing that was read waits for it.
         end_of_answer: How far the answers have come.
         frames_read: How many frames were read; whoever takes one past this reader counts it here.
     """
 
-    __slots__ = ("_begun", "_half", "_lines", "_nothing", "end_of_answer", "frames_read")
+    __slots__ = ("_begun", "_half", "_lines", "_nothing", "between_frames", "end_of_answer", "frames_read")
 
     def __init__(self) -> None:
+        self.between_frames = False
         self.end_of_answer = AnswerEnd()
         self.frames_read = 0
         self._lines = ChatLines()
@@ -52,20 +54,15 @@ class BodyChunks:
         self._half: tuple[Json, str] | None = None  # the last frame, if it was none, until it is known what follows
 
     @property
-    def between_frames(self) -> bool:
-        """The next byte begins a frame, and nothing that was read waits for it."""
-        return self._lines.between_events and self._half is None
-
-    @property
     def problem(self) -> AnswerError | None:
-        """Why what has come is no complete answer."""
+        """Why what has come is no complete answer; None for objects without choices, which their reader tells apart."""
         end, stray = self.end_of_answer, self._lines.stray
         if end.over or not self._begun:
             return None
         if end.known:
             return cut_off(stray)
         if end.begun:
-            return no_chunks()
+            return None
         if end.dones:
             holds = "says [DONE] and holds no chunk"
         elif self.frames_read:
@@ -80,7 +77,9 @@ class BodyChunks:
         """The chunks that the next bytes complete; `SSEError` as for `SSEDecoder.feed`."""
         if self._nothing:
             self._begun, self._nothing = True, not data
-        return self._chunks(self._lines.feed(data))
+        chunks = self._chunks(self._lines.feed(data))
+        self.between_frames = self._half is None and self._lines.between_events
+        return chunks
 
     def end(self) -> list[Json]:
         """The chunks of a last frame whose blank line is missing; `SSEError` as for `SSEDecoder.flush`."""
@@ -104,18 +103,17 @@ class BodyChunks:
                 if chunk is None:
                     self._give_half(chunks)
                     end.take_done()
-                    continue
-                if "error" in chunk and is_invalid_frame(chunk):
+                elif "error" in chunk and is_invalid_frame(chunk):
                     if not end.done or holds_content(object_begun(data) or {}):
                         self._give_half(chunks)
                         self._half = chunk, data
-                    continue
-                if self._half:
-                    if chunk.get("error"):
-                        self._half = None  # the error says why the frame before it broke off
-                    self._give_half(chunks)
-                end.take(chunk)
-                chunks.append(chunk)
+                else:
+                    if self._half:
+                        if chunk.get("error"):
+                            self._half = None  # the error says why the frame before it broke off
+                        self._give_half(chunks)
+                    end.take(chunk)
+                    chunks.append(chunk)
         return chunks
 
     def _give_half(self, chunks: list[Json]) -> None:
@@ -134,22 +132,19 @@ class AnswerBody(Generic[E]):
         feed: Takes a chunk and gives its events.
     """
 
-    __slots__ = ("_begun", "_between_frames", "_chunks", "_dones", "_end", "_feed", "_glance", "_patterns")
+    __slots__ = ("_begun", "_chunks", "_feed", "_glance", "_patterns")
 
     def __init__(self, glance: Glance[E], feed: Callable[[object], list[E]]) -> None:
         self._glance = glance
         self._feed = feed
         self._begun = b""  # a frame that has no end yet
         self._chunks = BodyChunks()
-        self._end = self._chunks.end_of_answer
-        self._between_frames = self._chunks.between_frames
         self._patterns = FramePatterns()
-        self._dones = 0  # of those that the patterns were learned behind
 
     @property
     def problem(self) -> AnswerError | None:
-        """Why what has come is no complete answer; None for objects without choices, which the converter tells apart."""
-        return None if self._end.begun and not self._end.known else self._chunks.problem
+        """Why what has come is no complete answer; see `BodyChunks.problem`."""
+        return self._chunks.problem
 
     def read(self, data: bytes, events: list[E]) -> None:
         """Take the next bytes and append the events they give; `SSEError` as for `SSEDecoder.feed`."""
@@ -163,7 +158,7 @@ class AnswerBody(Generic[E]):
             except UnicodeDecodeError:
                 pass
             else:
-                self._take(frames, events)
+                self._take(data, frames, events)
                 return
         self._decode(data, events)
 
@@ -175,35 +170,29 @@ class AnswerBody(Generic[E]):
         for chunk in self._chunks.end():
             events += self._feed(chunk)
 
-    def _take(self, frames: str, events: list[E]) -> None:
-        """Read whole frames: as many as match, then one by itself, which may be the pattern of the next."""
+    def _take(self, data: bytes, frames: str, events: list[E]) -> None:
+        """Read whole frames, which are the data: as many as match, then one by itself, a pattern of the next maybe."""
         glance, chunks, patterns = self._glance, self._chunks, self._patterns
         at, size = 0, len(frames)
         while at < size:
-            if self._between_frames and patterns.choice_index == glance.choice_index:
+            if chunks.between_frames and patterns.choice_index == glance.choice_index:
                 known = len(events)
                 at = patterns.take(frames, at, glance.writers, events)
                 if known < len(events):
                     chunks.frames_read += len(events) - known
-                    self._end.take_content()
+                    chunks.end_of_answer.take_content()
                 if at == size:
                     return
             stop = -1 if patterns.hopeless else frames.find("\n\n", at)
             stop = size if stop < 0 else stop + 2
             frame = frames[at:stop]
-            self._decode(frame.encode(), events)
-            patterns = self._patterns
+            self._decode(frame.encode() if at or stop < size else data, events)
             patterns.learn(frame, glance.choice_index)
             at = stop
 
     def _decode(self, data: bytes, events: list[E]) -> None:
-        chunks = self._chunks
-        for chunk in chunks.read(data):
+        for chunk in self._chunks.read(data):
             events += self._feed(chunk)
-        self._between_frames = chunks.between_frames
-        if self._dones != (dones := self._end.dones):  # the frames of the next answer name another one
-            self._dones = dones
-            self._patterns = FramePatterns()
 
 
 async def chunks_of_bodies(source: AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
@@ -219,6 +208,8 @@ async def chunks_of_bodies(source: AsyncIterable[Any]) -> AsyncGenerator[Any, No
         yield chunk
     if bodies.problem:
         raise bodies.problem
+    if bodies.end_of_answer.begun and not bodies.end_of_answer.known:
+        raise no_chunks()
 
 
 async def reads_of_response(body: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:

@@ -61,8 +61,12 @@ class AnswerEnd:
 
     def take(self, chunk: Mapping[str, Any]) -> None:
         """Note a chunk."""
-        if self._is_plain(chunk):
-            return
+        try:  # nearly every chunk changes nothing, which one glance tells
+            (choice,) = chunk["choices"]
+            if not (choice["finish_reason"] or self.over or "error" in chunk) and self.known and choice["delta"]:
+                return
+        except (KeyError, TypeError, ValueError):
+            pass
         self.begun = True
         offered = _choices(chunk)
         self.known = self.known or bool(offered) or "choices" in chunk
@@ -70,20 +74,6 @@ class AnswerEnd:
             self.over = self.known = True
         elif self.over and any(map(_holds_content, offered)):
             self.over = self.done = False
-
-    def _is_plain(self, chunk: Mapping[str, Any]) -> bool:
-        """The chunk changes nothing, as nearly every chunk; told at a glance."""
-        try:
-            (choice,) = chunk["choices"]
-            return (
-                "delta" in choice
-                and not choice["finish_reason"]
-                and self.known
-                and not self.over
-                and not chunk.get("error")
-            )
-        except (KeyError, TypeError, ValueError):
-            return False
 
     def take_content(self) -> None:
         """Note a chunk that holds content and nothing else."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any, TypeAlias, cast
 
 __all__ = ["Fields", "fields_of"]
@@ -22,7 +23,7 @@ def fields_of(value: object) -> Fields | None:
             return cast("Fields", value)
         extra = None
     fields = getattr(value, "__dict__", None)
-    if not isinstance(fields, dict) or isinstance(value, type):
+    if not isinstance(fields, dict) or isinstance(value, type | Enum):
         return None
     return cast("dict[str, Any]", {**fields, **extra} if extra else fields)
 

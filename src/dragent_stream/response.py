@@ -59,13 +59,15 @@ def _wire_events(events: list[BaseEvent]) -> list[dict[str, Any]]:
 class DRAgentEventResponse(BaseModel):
     """The AG-UI events of one chunk, with what the chunk said about the model and its usage.
 
+    Other fields are ignored: code written for datarobot-genai gives `original_chunk` and `datarobot_moderations`, too.
+
     Attributes:
         events: AG-UI events, in order.
         model: The model's name, where the upstream gave one.
         usage_metrics: `prompt_tokens`, `completion_tokens`, `total_tokens` of the model call so far, as known.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="ignore")
 
     events: Annotated[list[InstanceOf[BaseEvent]], PlainSerializer(_wire_events, return_type=list[dict[str, Any]])] = (
         Field(default_factory=list[BaseEvent])

@@ -5,6 +5,7 @@ whose text or JSON counts (a tool's input and output, a call's arguments), is wr
 
 ```
 {"$recorded": {"type": "Point", "fields": {…}, "json": …, "text": "…"}}
+{"$recorded": {"type": "Color", "value": "red", …}}   a member of an enum
 {"$recorded": {"type": "tuple", "items": […]}}      and "list"
 {"$recorded": {"type": "dict", "pairs": [[1, …], …]}}   keys that are no text, or this module's own
 ```
@@ -53,7 +54,7 @@ def write_line(record: Mapping[str, Json]) -> str:
 def write_chunk(chunk: object) -> Json:
     """What stands in a trace for a chunk. Never raises."""
     try:
-        return _Writer(_VALUES).outer(chunk)
+        return chunk if _is_json(chunk) else _Writer(_VALUES).outer(chunk)
     except Exception:  # a foreign object may do anything when it is looked at
         return {TAG: {"type": type(chunk).__name__}}
 
@@ -61,9 +62,32 @@ def write_chunk(chunk: object) -> Json:
 def write_step(step: object) -> Json:
     """What stands in a trace for a step. Never raises."""
     try:
-        return _Writer(_VALUES, _STEP_DATA).structure(step, walk=True)
+        return step if _is_json(step) else _Writer(_VALUES, _STEP_DATA).structure(step, walk=True)
     except Exception:
         return {TAG: {"type": type(step).__name__}}
+
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
+def _is_json(value: Any) -> bool:
+    """A chunk of dicts, which nearly every chunk is, stands in a trace as it is."""
+    try:
+        return type(value) in _SCALARS or (type(value) is dict and _is_json_object(cast("dict[Any, Any]", value)))
+    except RecursionError:  # it contains itself
+        return False
+
+
+def _is_json_object(value: dict[Any, Any]) -> bool:
+    for key, item in value.items():
+        kind = cast("type[object]", type(item))
+        if type(key) is not str or not (
+            kind in _SCALARS
+            or (kind is dict and _is_json_object(item))
+            or (kind is list and all(type(entry) in _SCALARS or _is_json(entry) for entry in item))
+        ):
+            return False
+    return TAG not in value
 
 
 class _Writer:
@@ -105,7 +129,7 @@ class _Writer:
             return _items("tuple", self._each(cast("tuple[object, ...]", value), walk, values))
         if isinstance(value, list):
             return self._each(cast("list[object]", value), walk, values)
-        fields = None if isinstance(value, Enum) else fields_of(value)
+        fields = fields_of(value)
         if fields is None or not (walk or isinstance(value, Mapping) or _is_a_model(value) or _is_a_chunk(fields)):
             return self._tagged(value, values=True, fields=False)
         walk = walk or _is_a_chunk(fields)
@@ -138,18 +162,19 @@ class _Writer:
         if not self._enter(owner):
             return {}
         written: dict[Any, Json] = {}
+        by_attribute = not isinstance(owner, Mapping)
         for key, value in fields.items():
             name = key if values or isinstance(key, str) else str(key)
             if not isinstance(name, str):
                 written[name] = self.value(value)
                 continue
-            if name.startswith("_") and not isinstance(owner, Mapping):
+            if name.startswith("_") and by_attribute:
                 written[name] = None  # nobody reads it, and it may lead anywhere
             elif name in self._holders and not values and (held := fields_of(value)):
-                written[name] = self._fields(cast("object", value), held, walk, True)
+                written[name] = self._fields(value, held, walk, True)
             else:
                 written[name] = self.structure(value, walk=walk, values=values or name in self._values)
-        self._leave(cast("object", owner))
+        self._leave(owner)
         return written
 
     def _enter(self, value: object) -> bool:
@@ -166,7 +191,9 @@ class _Writer:
     def _tagged(self, value: Any, *, values: bool, fields: bool = True) -> Json:
         found = cast("object", value)  # narrowing an Any to Enum or Mapping leaves it partly unknown
         tag: dict[str, Json] = {"type": type(found).__name__}
-        held = {"_value_": value.value} if isinstance(value, Enum) else fields_of(value)
+        held = fields_of(value)
+        if isinstance(value, Enum):
+            tag["value"] = self.value(value.value)
         if held is not None:
             plain = not (_is_a_model(value) or isinstance(value, Mapping))
             # A plain object may hold a client, a connection, the whole program.
@@ -250,7 +277,7 @@ def _untagged(tag: dict[str, Json]) -> Any:
         }
     fields = tag.get("fields")
     if not isinstance(fields, dict):
-        return _class_of(kind, RecordedValue)(tag)
+        return _class_of(kind, RecordedMember if "value" in tag else RecordedValue)(tag)
     held = {name: read_step(value) for name, value in cast("dict[str, Json]", fields).items()}
     found = _class_of(kind, RecordedObject)(tag)
     found.__dict__.update(held)
@@ -283,6 +310,17 @@ class RecordedValue:
     )
 
 
+class RecordedMember(RecordedValue):
+    """Stands for a member of an enum; its value is what it was, too."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> Any:
+        """The member's value."""
+        return read_step(self._tag["value"])
+
+
 class RecordedObject(RecordedValue):
     """Stands for an object; its fields are what they were, too."""
 
@@ -290,7 +328,7 @@ class RecordedObject(RecordedValue):
 @lru_cache(maxsize=256)
 def _class_of(name: str, base: type[RecordedValue]) -> type[RecordedValue]:
     """A class of the recorded one's name, for whoever says what a foreign object is."""
-    more: dict[str, Any] = {"__slots__": ()} if base is RecordedValue else {}
+    more: dict[str, Any] = {} if base is RecordedObject else {"__slots__": ()}
     try:
         return cast("type[RecordedValue]", type(name, (base,), more))
     except ValueError:  # no name at all

@@ -1,5 +1,6 @@
 """The Chat Completions route, through an in-process server."""
 
+import asyncio
 import json
 import logging
 import math
@@ -9,13 +10,14 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from asgi_wire import Exchange
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 
 from dragent_stream.asgi.completions import chat_completions_route
 from dragent_stream.chat_completions import synthesize_chat_completion_chunks, synthesize_chat_completion_sse
-from dragent_stream.errors import UpstreamError
+from dragent_stream.errors import ConversionError, UpstreamError
 
 USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
 ANSWER: dict[str, Any] = {
@@ -190,6 +192,285 @@ async def test_a_stream_that_fails_at_once_is_an_http_error(stream: bool) -> Non
     assert (reported.status_code, error_of(reported)["message"], error_of(reported)["code"]) == (502, "busy", "503")
     empty = await post(nothing, body, expose_errors=True)
     assert empty.status_code in (500, 502) and "holds no chunk" in error_of(empty)["message"]
+
+
+SURROGATE = {**ANSWER, "choices": [{"index": 0, "message": {"role": "assistant", "content": "a\ud83d"}}]}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_half_a_character_is_sent_as_its_escape(stream: bool) -> None:
+    async def chunks(body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        for chunk in synthesize_chat_completion_chunks(SURROGATE):
+            yield chunk
+
+    for complete in (lambda body: SURROGATE, chunks):
+        response = await post(complete, {**REQUEST, "stream": stream})
+        assert response.status_code == 200
+        assert b"a\\ud83d" in response.content
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_number_that_json_does_not_have_is_a_failure_in_openais_form(stream: bool) -> None:
+    async def chunks(body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        yield {"id": "1", "choices": [{"index": 0, "delta": {"content": "a", "score": math.nan}}]}
+
+    response = await post(chunks, {**REQUEST, "stream": stream})
+    assert response.status_code == 500
+    assert error_of(response)["message"].startswith("The completion failed. Reference: ")
+
+
+@pytest.mark.parametrize(
+    "error", [UpstreamError("half \ud83d"), HTTPException(429, "half \ud83d"), RuntimeError("\ud83d")]
+)
+async def test_an_error_text_with_half_a_character_is_told(error: Exception) -> None:
+    response = await post(raiser(error), REQUEST, expose_errors=True)
+    assert response.status_code in (429, 500, 502)
+    assert error_of(response)["message"].endswith("\ud83d")
+
+
+async def test_a_request_that_is_nested_too_deeply_is_refused() -> None:
+    asked: list[Any] = []
+    for depth, status in ((100, 200), (600, 400), (5000, 400)):
+        content = json.dumps({**REQUEST, "metadata": "@"}).replace('"@"', "[" * depth + "]" * depth)
+        async with client_of(lambda body: asked.append(body) or ANSWER) as client:
+            response = await client.post(PATH, content=content, headers={"content-type": "application/json"})
+        assert response.status_code == status
+        if status == 400:
+            assert error_of(response)["type"] == "invalid_request_error"
+    assert len(asked) == 1
+
+
+def test_names_of_fields_are_a_collection_and_no_text() -> None:
+    for option in ("extra_fields", "allowed_fields"):
+        with pytest.raises(
+            ConversionError, match=rf"{option} must be a list or set of names, not a text; write \['top_k'\]"
+        ):
+            chat_completions_route(answer_later, **{option: "top_k"})
+
+
+@pytest.mark.parametrize("form", ["async function", "function", "generator", "callable object", "keyword only"])
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"stream": True, "stream_options": {"include_usage": True}}, True),
+        ({"stream": True, "stream_options": {"include_usage": False}}, False),
+        ({"stream": True}, False),
+        ({}, True),
+    ],
+)
+async def test_complete_is_told_whether_usage_is_wanted(form: str, options: dict[str, Any], wanted: bool) -> None:
+    told: list[bool] = []
+
+    async def function(body: dict[str, Any], include_usage: bool) -> dict[str, Any]:
+        told.append(include_usage)
+        return ANSWER
+
+    def plain(body: dict[str, Any], include_usage: bool = False) -> dict[str, Any]:
+        told.append(include_usage)
+        return ANSWER
+
+    async def generator(body: dict[str, Any], include_usage: bool) -> AsyncIterator[dict[str, Any]]:
+        told.append(include_usage)
+        for chunk in synthesize_chat_completion_chunks(ANSWER, include_usage):
+            yield chunk
+
+    async def keyword(body: dict[str, Any], *, include_usage: bool) -> dict[str, Any]:
+        return await function(body, include_usage)
+
+    class Model:
+        async def __call__(self, body: dict[str, Any], include_usage: bool) -> dict[str, Any]:
+            return await function(body, include_usage)
+
+    forms: dict[str, Any] = {
+        "async function": function,
+        "function": plain,
+        "generator": generator,
+        "callable object": Model(),
+        "keyword only": keyword,
+    }
+    response = await post(forms[form], {**REQUEST, **options})
+    assert told == [wanted]
+    assert ('"usage"' in response.text) is wanted
+
+
+async def test_usage_reaches_no_client_that_did_not_ask_wherever_the_model_puts_it() -> None:
+    async def complete(body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        yield {"id": "0", "choices": [], "usage": USAGE}
+        yield {"id": "1", "choices": [], "prompt_filter_results": [1]}
+        yield {"id": "2", "choices": [{"index": 0, "delta": {"content": "a"}}], "usage": None}
+        yield {"id": "3", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": USAGE}
+        yield {"id": "4", "choices": None, "usage": USAGE}
+        yield {"id": "5", "choices": [], "usage": {}}
+
+    response = await post(complete, {**REQUEST, "stream": True})
+    chunks = [json.loads(frame.removeprefix("data: ")) for frame in response.text.split("\n\n")[:-2]]
+    assert [chunk["id"] for chunk in chunks] == ["1", "2", "3"]
+    assert not any("usage" in chunk for chunk in chunks)
+    asked = await post(complete, {**REQUEST, "stream": True, "stream_options": {"include_usage": True}})
+    assert asked.text.count('"usage"') == 5
+    assert (await post(complete, REQUEST)).json()["usage"] == USAGE
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_error_body_is_an_error_however_the_model_gives_it(stream: bool) -> None:
+    nested: dict[str, Any] = {"error": {"message": "busy", "code": 503}}
+    flat: dict[str, Any] = {"object": "error", "message": "busy", "code": 503}
+
+    async def late(body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        yield {"id": "1", "choices": [{"index": 0, "delta": {"content": "a"}}]}
+        yield flat
+
+    body = {**REQUEST, "stream": stream}
+    for whole in (nested, flat):
+        response = await post(lambda _, whole=whole: whole, body)
+        assert response.status_code == 502
+        assert (error_of(response)["message"], error_of(response)["code"]) == ("busy", "503")
+    response = await post(late, body)
+    if stream:
+        error = json.loads(response.text.split("\n\n")[1].removeprefix("data: "))["error"]
+    else:
+        error = error_of(response)
+    assert (error["message"], error["type"], error["code"]) == ("busy", "upstream_error", "503")
+
+
+def exits(body: dict[str, Any]) -> Any:
+    raise SystemExit(1)
+
+
+async def exits_later(body: dict[str, Any]) -> Any:
+    raise SystemExit(1)
+
+
+async def is_cancelled(body: dict[str, Any]) -> Any:
+    raise asyncio.CancelledError
+
+
+async def exits_while_it_streams(body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    raise KeyboardInterrupt
+    yield {}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("complete", [exits, exits_later, is_cancelled, exits_while_it_streams])
+async def test_a_complete_that_exits_is_a_failed_completion_and_the_server_lives(complete: Any, stream: bool) -> None:
+    response = await post(complete, {**REQUEST, "stream": stream}, expose_errors=True)
+    assert response.status_code == 500
+    assert error_of(response)["message"].startswith("the agent raised ")
+
+
+async def test_a_complete_that_exits_in_the_middle_of_its_stream_ends_it_with_an_error_frame() -> None:
+    async def complete(body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        yield {"id": "1", "choices": []}
+        raise SystemExit(1)
+
+    response = await post(complete, {**REQUEST, "stream": True}, expose_errors=True)
+    assert "the agent raised SystemExit(1)" in response.text.split("\n\n")[1]
+    assert response.text.endswith("\n\ndata: [DONE]\n\n")
+
+
+class Slow:
+    """A complete that works until it is let go; knows whether it was cancelled and its stream closed."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.working = asyncio.Event()
+        self.go = asyncio.Event()
+        self.ended: list[str] = []
+
+    async def __call__(self, body: dict[str, Any]) -> Any:
+        self.working.set()
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.ended.append("cancelled")
+            raise
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+STREAMED = {**REQUEST, "stream": True}
+
+
+def asking(complete: Any, body: dict[str, Any] = STREAMED, **options: Any) -> Exchange:
+    app = Starlette(routes=[chat_completions_route(complete, **{"keep_alive": 0.01, **options})])
+    return Exchange(app, "POST", PATH, body)
+
+
+async def test_a_stream_is_kept_alive_while_complete_works() -> None:
+    slow = Slow(ANSWER)
+    async with asking(slow) as going:
+        await going.until(lambda body: body.count(b": ping\n\n") >= 3)
+        assert going.headers["content-type"] == "text/event-stream"
+        slow.go.set()
+    assert going.body.replace(b": ping\n\n", b"").decode() == "".join(synthesize_chat_completion_sse(ANSWER))
+    assert slow.ended == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (RuntimeError("secret"), "The completion failed. Reference: "),
+        (UpstreamError("overloaded", "busy"), "overloaded"),
+        (HTTPException(429, "slow down"), "slow down"),
+    ],
+)
+async def test_a_failure_after_the_first_comment_is_an_error_frame(failure: Exception, said: str) -> None:
+    slow = Slow(failure)
+    async with asking(slow) as going:
+        await going.until(lambda body: b": ping" in body)
+        slow.go.set()
+    error, done, rest = going.body.replace(b": ping\n\n", b"").decode().split("\n\n")
+    assert json.loads(error.removeprefix("data: "))["error"]["message"].startswith(said)
+    assert (done, rest) == ("data: [DONE]", "")
+
+
+async def test_a_client_that_goes_while_complete_works_after_a_comment_cancels_it() -> None:
+    slow = Slow(ANSWER)
+    async with asking(slow) as going:
+        await going.until(lambda body: b": ping" in body)
+        going.disconnect()
+    assert slow.ended == ["cancelled"]
+
+
+async def test_a_whole_answer_is_waited_for_without_a_comment() -> None:
+    slow = Slow(ANSWER)
+    async with asking(slow, REQUEST) as going:
+        await slow.working.wait()
+        for _ in range(200):
+            await anyio.lowlevel.checkpoint()
+        assert going.sent == []
+        slow.go.set()
+    assert going.json == ANSWER
+
+
+async def test_a_stream_without_keep_alive_waits_in_silence_and_can_still_be_refused() -> None:
+    slow = Slow(HTTPException(429, "slow down"))
+    async with asking(slow, keep_alive=None) as going:
+        await slow.working.wait()
+        for _ in range(200):
+            await anyio.lowlevel.checkpoint()
+        slow.go.set()
+    assert going.status == 429
+
+
+async def test_a_late_stream_of_chunks_is_closed_once_when_the_client_goes() -> None:
+    closed: list[str] = []
+
+    async def chunks() -> AsyncIterator[dict[str, Any]]:
+        try:
+            yield {"id": "1", "choices": []}
+            await asyncio.Event().wait()
+        finally:
+            closed.append("closed")
+
+    slow = Slow(chunks())
+    async with asking(slow) as going:
+        await going.until(lambda body: b": ping" in body)
+        slow.go.set()
+        await going.until(lambda body: b'"id":"1"' in body)
+        going.disconnect()
+    assert closed == ["closed"]
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("secret"), UpstreamError("overloaded", "busy")])

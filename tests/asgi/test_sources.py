@@ -1,9 +1,12 @@
 """Agents in the box, each against the real thing: openai's client, LangChain, LangGraph, a recording."""
 
+import asyncio
 import itertools
 import json
+import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +21,10 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
+from dragent_stream import answer_body
 from dragent_stream.asgi import create_app, langchain_source, openai_source, trace_source
 from dragent_stream.asgi.serve import resolve_agent
+from dragent_stream.check import check_events
 from dragent_stream.errors import ConversionError, TraceFormatError
 from dragent_stream.testing.chunks import finish_chunk, text_chunk, usage_chunk
 from dragent_stream.testing.model import Fail, Hold, ScriptedModel
@@ -110,6 +115,124 @@ async def test_the_command_lines_endpoint_is_the_same_source(hello_model: Script
     done = await exchange(create_app(agent), body=run_input())
     assert text_of(done.events) == "Hello"
     assert hello_model.requests[0].headers["authorization"] == "Bearer key"
+
+
+Handle = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def raw_endpoint(answer: Handle, content_type: str = "text/event-stream") -> AsyncIterator[str]:
+    """An endpoint that answers 200 and lets the test write the rest; gives its base URL."""
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        (length,) = re.findall(rb"(?i)content-length: (\d+)", head)
+        await reader.readexactly(int(length))
+        writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\n".encode())
+        await answer(writer)
+        writer.close()
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+
+
+def to_its_end(body: bytes) -> Handle:
+    """Write a body that ends where the connection does."""
+
+    async def write(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"connection: close\r\n\r\n" + body)
+        await writer.drain()
+
+    return write
+
+
+async def run_of(base_url: str) -> Exchange:
+    client = openai.AsyncOpenAI(base_url=base_url, api_key="none", max_retries=0)
+    with anyio.fail_after(10):
+        return await exchange(create_app(openai_source(client, "tiny"), expose_errors=True), body=run_input())
+
+
+def frames(*chunks: dict[str, Any]) -> bytes:
+    return b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks)
+
+
+HELLO = frames(text_chunk("Hello"))
+DONE = b"data: [DONE]\n\n"
+ARGUMENTS = {"index": 0, "id": "1", "type": "function", "function": {"name": "rm", "arguments": '{"path": "/tm'}}
+CALL = {"id": "c", "choices": [{"index": 0, "delta": {"tool_calls": [ARGUMENTS]}, "finish_reason": None}]}
+MESSAGE = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hello"}}
+COMPLETION = {"id": "c", "object": "chat.completion", "choices": [MESSAGE]}
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "text", "problem"),
+    [
+        ("text/event-stream", HELLO, "Hello", "the answer ended without finish_reason"),
+        ("text/event-stream", frames(CALL), "", "the answer ended without finish_reason"),
+        ("text/event-stream", b"", "", "the body of the answer is empty"),
+        ("text/event-stream", DONE, "", "says [DONE] and holds no chunk"),
+        ("text/html", b"<html><body>blocked</body></html>", "", "is an HTML page"),
+        ("text/event-stream", HELLO + b"event: error\ndata: overloaded\n\n", "Hello", "overloaded"),
+        ("application/json", b'{"error": {"message": "no credit"}}', "", "no credit"),
+        ("application/json", json.dumps(COMPLETION).encode(), "Hello", ""),
+        ("text/event-stream", HELLO.rstrip() + b"\n" + frames(finish_chunk()), "Hello", ""),
+        ("text/event-stream", HELLO + b"event: ping\ndata: 1\n\n" + DONE, "Hello", ""),
+    ],
+)
+async def test_what_an_endpoint_sends_instead_of_a_whole_answer_is_told(
+    content_type: str, body: bytes, text: str, problem: str
+) -> None:
+    async with raw_endpoint(to_its_end(body), content_type) as url:
+        done = await run_of(url)
+    assert check_events(done.events) == []
+    assert text_of(done.events) == text
+    assert problem in done.events[-1].get("message", "")
+    assert done.types[-1] == ("RUN_ERROR" if problem else "RUN_FINISHED")
+    assert "TOOL_CALL_END" not in done.types
+
+
+async def test_usage_in_a_read_behind_the_end_is_counted() -> None:
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"connection: close\r\n\r\n" + HELLO + frames(finish_chunk()) + DONE)
+        await writer.drain()
+        writer.write(frames(usage_chunk(3, 2)))
+        await writer.drain()
+
+    async with raw_endpoint(answer) as url:
+        done = await run_of(url)
+    (usage,) = done.events[-1]["usage"]
+    assert usage["outputTokens"] == 2
+
+
+@pytest.mark.parametrize("breaks_off", [True, False])
+async def test_a_connection_that_stays_open_or_breaks_off_behind_the_end_is_a_whole_answer(
+    breaks_off: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answer_body, "_AFTER_DONE", 0.05)
+    left = asyncio.Event()
+
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        whole = HELLO + DONE
+        writer.write(b"transfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(whole), whole))
+        await writer.drain()
+        if not breaks_off:
+            await left.wait()
+
+    async with raw_endpoint(answer) as url:
+        done = await run_of(url)
+        left.set()
+    assert (text_of(done.events), done.types[-1]) == ("Hello", "RUN_FINISHED")
+
+
+async def test_a_connection_that_breaks_off_before_the_end_is_an_error() -> None:
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"transfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(HELLO), HELLO))
+        await writer.drain()
+
+    async with raw_endpoint(answer) as url:
+        done = await run_of(url)
+    assert (text_of(done.events), done.types[-1]) == ("Hello", "RUN_ERROR")
 
 
 async def test_a_langchain_chat_model_streams(assert_agui: AssertAgui) -> None:

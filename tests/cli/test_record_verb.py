@@ -152,6 +152,31 @@ def test_a_base_url_is_completed(url: str, endpoint_url: str) -> None:
     assert endpoint_of(url) == endpoint_url
 
 
+@pytest.mark.parametrize(
+    ("answer", "said", "kinds"),
+    [
+        (sse(text_chunk("Hel")), "ended without finish_reason", ["chunk", "error"]),
+        (sse(text_chunk("Hel")) + b'data: {"choices": [{"ind', "ended without finish_reason", ["chunk", "error"]),
+        (b"", "the body of the answer is empty", ["error"]),
+        (b"<html>no</html>", "is an HTML page", ["error"]),
+        (b"data: [DONE]\n\n", "holds no chunk", ["error"]),
+        (ANSWER + b": bye\n\ndata: [DONE]\n\n", "", ["chunk", "chunk", "end"]),
+        (ANSWER + sse({"choices": [], "usage": {}}), "", ["chunk", "chunk", "chunk", "end"]),
+        (b'{"choices": [{"message": {"content": "Hello"}}]}', "", ["chunk", "end"]),
+    ],
+)
+def test_an_answer_that_is_not_whole_is_told_and_recorded_as_such(
+    cli: Cli, endpoint: Server, body: Path, tmp_path: Path, answer: bytes, said: str, kinds: list[str]
+) -> None:
+    endpoint.answer = answer
+    ended = cli("record", endpoint.url, "--body", body, "-o", tmp_path / "t.jsonl")
+    assert (ended.code, said in " ".join(ended.err.split())) == (2 if said else 0, True)
+    assert "Traceback" not in ended.err
+    assert [record.kind for record in read_trace(tmp_path / "t.jsonl")] == kinds
+    events = cli("convert", tmp_path / "t.jsonl").out.splitlines()
+    assert json.loads(events[-1])["type"] == ("RUN_ERROR" if said else "RUN_FINISHED")
+
+
 class Broken(httpx.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield sse(text_chunk("Hel"))

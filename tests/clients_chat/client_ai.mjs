@@ -1,7 +1,9 @@
-// Ask for every shape with the AI SDK, streamed and whole; arguments and output as in client_openai.py.
+// Ask for every shape with the AI SDK, streamed and whole; arguments and output as in client_openai.mjs.
 import { readFileSync } from "node:fs";
-import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { generateText, jsonSchema, streamText, tool } from "ai";
+
+const major = process.argv[3];
+const { createOpenAICompatible } = await import(`openai-compatible-${major}`);
+const { generateText, jsonSchema, streamText, tool } = await import(`ai-${major}`);
 
 globalThis.AI_SDK_LOG_WARNINGS = false;
 const provider = createOpenAICompatible({
@@ -51,5 +53,5 @@ for (const name of JSON.parse(readFileSync(0, "utf8"))) {
     whole: await attempt(async () => ({ answer: await plain(await generateText(request)) })),
   };
 }
-const { version } = JSON.parse(readFileSync(new URL("node_modules/ai/package.json", import.meta.url), "utf8"));
+const { version } = JSON.parse(readFileSync(new URL(`node_modules/ai-${major}/package.json`, import.meta.url), "utf8"));
 console.log(JSON.stringify({ version, shapes }));

@@ -1,8 +1,8 @@
-// Ask for every shape with npm openai's `.stream()`; arguments and output as in client_openai.py.
+// Ask for every shape with npm openai's `.stream()`; arguments as in client_openai.py, then the major version; its output.
 import { readFileSync } from "node:fs";
-import OpenAI from "openai";
-import { VERSION } from "openai/version";
 
+const { default: OpenAI } = await import(`openai-${process.argv[3]}`);
+const { VERSION } = await import(`openai-${process.argv[3]}/version`);
 const client = new OpenAI({ baseURL: process.argv[2], apiKey: "none", maxRetries: 0 });
 
 async function read(name) {

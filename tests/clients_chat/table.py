@@ -6,6 +6,7 @@ that is not what the clients do now. The clients run in environments of their ow
 """
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -21,16 +22,22 @@ from dragent_stream.asgi.completions import chat_completions_route
 from dragent_stream.chat_completions import assemble_chat_completion, read_chat_completion
 
 HERE = Path(__file__).parent
-OTHER_PYTHON = HERE.parent.parent / ".venvs" / "chat-clients" / "bin" / "python"
+ROOT = HERE.parent.parent
+OTHER_PYTHON = ROOT / ".venvs" / "chat-clients" / "bin" / "python"
+AGENTS_PYTHON = ROOT / ".venvs" / "chat-agents" / "bin" / "python"
+NODE = ROOT / "scripts" / "node"
 SHAPES: dict[str, dict[str, Any]] = json.loads((HERE / "shapes.json").read_text("utf-8"))
 LIMITS: dict[str, dict[str, dict[str, str]]] = json.loads((HERE / "limits.json").read_text("utf-8"))
-TABLE = HERE.parent.parent / "docs" / "chat-clients.md"
+TABLE = ROOT / "docs" / "chat-clients.md"
+GYM = HERE / "gym.md"
 _HEAD = """# Completions and clients
 
 What a client reads from the stream of `synthesize_chat_completion_sse`, for every shape of a completion, over a real
 local server. *equal*: nothing is lost. Everything else is the limit of the client named. OpenAI's clients are held
-against the completion itself, langchain-openai and the AI SDK against their own answer to the same request without
-streaming (what they never show is equal there). Null keys count as absent. `make test-chat-clients` checks this page.
+against the completion itself, all others against their own answer to the same request without streaming (what they never
+show is equal there). Null keys count as absent; for litellm and llama-index, empty texts too. litellm names the model that
+was asked for, and counts tokens itself where the server says nothing of usage; both are left out. `make test-chat-clients`
+checks this page. npm openai 7 and ai 7 need Node 22; where the system has an older one, it is fetched.
 
 """
 _CLIENT_KEYS = {"parsed", "parsed_arguments"}  # what the SDKs add to the answer
@@ -62,9 +69,17 @@ def server() -> Iterator[str]:
 
 def ask(command: list[str], url: str) -> dict[str, Any]:
     """What one client says about all shapes."""
-    done = subprocess.run([*command, url], input=json.dumps(list(SHAPES)), capture_output=True, text=True, cwd=HERE)
+    script, *arguments = command[1:]
+    done = subprocess.run(
+        [command[0], script, url, *arguments],
+        input=json.dumps(list(SHAPES)),
+        capture_output=True,
+        text=True,
+        cwd=HERE,
+        env={**os.environ, "NODE_MAJOR": "22"},
+    )
     if done.returncode:
-        raise RuntimeError(f"{command[-1]} failed; are the clients installed (make test-chat-clients)?\n{done.stderr}")
+        raise RuntimeError(f"{script} failed; are the clients installed (make test-chat-clients)?\n{done.stderr}")
     return json.loads(done.stdout)
 
 
@@ -129,15 +144,27 @@ def observe(url: str) -> dict[str, dict[str, str]]:
         column("openai-python {} chunks", answers, judge_chunks)
         column("openai-python {} `.stream()`", answers, judge_openai)
     column("langchain-openai {}", ask([str(OTHER_PYTHON), "client_langchain.py"], url), judge_itself)
-    column("npm openai {} `.stream()`", ask(["node", "client_openai.mjs"], url), judge_openai)
-    column("npm ai {}, openai-compatible", ask(["node", "client_ai.mjs"], url), judge_itself)
+    column("litellm {}", ask([str(OTHER_PYTHON), "client_litellm.py"], url), judge_itself)
+    column("llama-index openai-like {}", ask([str(OTHER_PYTHON), "client_llama_index.py"], url), judge_itself)
+    column("pydantic-ai {}", ask([str(AGENTS_PYTHON), "client_pydantic_ai.py"], url), judge_itself)
+    column("openai-agents {}", ask([str(AGENTS_PYTHON), "client_openai_agents.py"], url), judge_itself)
+    for major in ("5", "6", "7"):
+        column("npm openai {} `.stream()`", ask([str(NODE), "client_openai.mjs", major], url), judge_openai)
+    for major in ("5", "6", "7"):
+        column("npm ai {}, openai-compatible", ask([str(NODE), "client_ai.mjs", major], url), judge_itself)
     return columns
 
 
+def families(client: str) -> tuple[str, str]:
+    """What the limits call a client: without its version, and with its major version."""
+    words = client.replace(",", "").split()
+    majors = [word.partition(".")[0] if word[0].isdigit() else word for word in words]
+    return " ".join(word for word in words if not word[0].isdigit()), " ".join(majors)
+
+
 def limit_of(client: str, shape: str) -> dict[str, str]:
-    """The known limit of a client, whatever its version: what is `seen`, and what the table says; empty if none."""
-    family = " ".join(word for word in client.split() if not word[0].isdigit())
-    return LIMITS.get(family, {}).get(shape, {})
+    """The known limit of a client: what is `seen`, and what the table says; empty if none."""
+    return next((LIMITS[family][shape] for family in families(client) if shape in LIMITS.get(family, {})), {})
 
 
 def problems(columns: dict[str, dict[str, str]]) -> list[str]:
@@ -156,7 +183,7 @@ def markdown(clients: Iterable[str]) -> str:
     for shape in SHAPES:
         cells = [limit_of(client, shape).get("limit", "equal") for client in clients]
         lines.append(f"| {shape} | " + " | ".join(cells) + " |")
-    return _HEAD + "\n".join(lines) + "\n"
+    return _HEAD + "\n".join(lines) + "\n\n" + GYM.read_text("utf-8")
 
 
 def main() -> int:

@@ -94,7 +94,8 @@ async def test_a_failing_target_fails_the_result_and_keeps_the_runtime() -> None
             outcome = await ask(binding, request(sink))
             sink.assert_complete()
         assert outcome["status"] == "succeeded"
-        assert outcome["output"]["error"] == {"code": "target_failed", "message": "boom"}
+        message = "the target failed with RuntimeError; the traceback is on the adapter's stderr"
+        assert outcome["output"]["error"] == {"code": "target_failed", "message": message}
 
 
 @pytest.mark.parametrize("answer", [401, 409, 503])
@@ -149,6 +150,48 @@ async def test_a_wrong_request_is_answered_with_its_code(message: object, code: 
     assert not outcome["error"]["retryable"]
 
 
+@pytest.mark.parametrize(
+    ("operation", "named"),
+    [("invoke_stream", "invoke_stream"), ("", ""), (7, "start"), (None, "start"), (["start"], "start")],
+)
+async def test_an_unknown_operation_is_answered_under_its_own_name(operation: Any, named: str) -> None:
+    binding = await started()
+    answer = await binding.handle(json.dumps({"operation": operation, "payload": {}}))
+    assert answer["operation"] == named
+    assert answer["outcome"]["error"]["code"] == "lifecycle_invalid_operation"
+    assert not binding.stopped
+
+
+@pytest.mark.parametrize("end", ["closed", "refused"])
+async def test_a_consumer_that_goes_is_noticed_while_the_target_is_silent(end: str) -> None:
+    closed = asyncio.Event()
+
+    async def source(_: Any) -> AsyncIterator[Json]:
+        yield text_chunk("x")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            closed.set()
+
+    async def listener(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        await reader.readuntil(b"\n\r\n")  # one record
+        if end == "refused":
+            writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+            await writer.drain()
+            await reader.read()
+        writer.close()
+
+    binding, sink = await started(source), FakeSink()
+    server = await asyncio.start_server(listener, "127.0.0.1", 0)
+    sink.port = server.sockets[0].getsockname()[1]
+    async with server:
+        outcome = await ask(binding, request(sink))
+    assert outcome["error"]["code"] == "lifecycle_stream_transport_failed"
+    assert closed.is_set()
+
+
 async def test_a_line_that_is_no_json_is_answered() -> None:
     binding = await started()
     assert (await binding.handle(b"{\xff\n"))["outcome"]["error"]["code"] == "lifecycle_invalid_request"
@@ -159,10 +202,13 @@ async def test_a_turn_before_the_start_is_refused() -> None:
     assert outcome["error"]["code"] == "lifecycle_not_started"
 
 
-async def test_a_start_that_fails_says_nothing_of_the_exception_and_ends_the_process() -> None:
+@pytest.mark.parametrize("error", [KeyError("secret"), SystemExit("secret")])
+async def test_a_start_that_fails_names_the_exceptions_type_and_ends_the_process(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
     @asynccontextmanager
     async def lifespan(payload: Any) -> AsyncIterator[Any]:
-        raise RuntimeError("secret")
+        raise error
         yield
 
     binding = Binding(StreamTarget(lifespan=lifespan))
@@ -170,10 +216,11 @@ async def test_a_start_that_fails_says_nothing_of_the_exception_and_ends_the_pro
     assert outcome["error"] == {
         "stage": "start",
         "code": "lifecycle_adapter_start_failed",
-        "message": "the adapter's start failed",
+        "message": f"the start failed with {type(error).__name__}; the traceback is on the adapter's stderr",
         "retryable": False,
     }
     assert binding.stopped
+    assert caplog.records[0].exc_info and caplog.records[0].exc_info[1] is error
 
 
 async def test_telemetry_variables_hold_for_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,6 +240,7 @@ SCRIPT = """
 import asyncio, os, sys
 from contextlib import asynccontextmanager
 from dragent_stream.fabric import serve_binding
+from dragent_stream.options import ConverterOptions
 from dragent_stream.testing import text_chunk
 
 @asynccontextmanager
@@ -207,8 +255,13 @@ async def source(question):
     yield text_chunk(question)
     if question == "wait":
         await asyncio.Event().wait()
+    while question == "swallow":
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
 
-serve_binding(lifespan=lifespan)
+serve_binding(lifespan=lifespan, options=ConverterOptions(close_timeout=0.05))
 """
 
 
@@ -265,6 +318,22 @@ async def test_the_end_of_stdin_stops_even_a_silent_turn(tmp_path: Path) -> None
     assert out == b""
     assert err.endswith(b"stopped\n")
     assert sink.error == "the connection broke off before the end"
+
+
+async def test_a_target_that_swallows_its_end_does_not_keep_the_process(tmp_path: Path) -> None:
+    with anyio.fail_after(30):
+        async with process(tmp_path) as child, FakeSink() as sink:
+            await tell(child, START)
+            await told(child)
+            await tell(child, {"operation": "invoke_openai_stream", "payload": sink.payload("swallow")})
+            await sink.wait_records(1)
+            out, err = await child.communicate(b"")
+    assert (out, child.returncode) == (b"", 0)
+    assert err.split(b"\n")[-3:] == [
+        b"the target swallows its cancellation and is abandoned; it still runs in this process",
+        b"stopped",
+        b"",
+    ]
 
 
 async def test_requests_that_came_before_the_end_of_stdin_are_still_answered(tmp_path: Path) -> None:

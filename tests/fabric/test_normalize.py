@@ -187,9 +187,55 @@ def test_the_caller_keeps_his_chunk_unchanged() -> None:
     assert json.dumps(odd) == before
 
 
-@pytest.mark.parametrize("chunk", [None, "", {}, {"ping": 1}, object(), 3])
-def test_a_heartbeat_and_what_nobody_knows_become_nothing(chunk: object) -> None:
+@pytest.mark.parametrize("chunk", [None, "", {}, {"ping": 1}, {"type": "ping"}])
+def test_a_heartbeat_becomes_nothing(chunk: object) -> None:
     assert list(normalise([chunk])) == []
+
+
+@pytest.mark.parametrize(
+    ("chunk", "looks"),
+    [
+        ({"text": "secret"}, "the source yielded a dict with the keys text, which is no chunk"),
+        ({"type": "response.output_text.delta", "delta": "secret"}, "delta of a chunk is a str"),
+        ({str(n): "secret" for n in range(9)}, "a dict with the keys 0, 1, 2, 3, 4, which"),
+        (3, "an int, which is no chunk"),
+        (True, "a bool, which is no chunk"),
+        (object(), "an object, which is no chunk"),
+        (b"secret", "a bytes, which is no chunk"),
+        ([text_chunk("secret")] * 4, "a list, which is no chunk"),
+        ({"choices": "secret"}, "choices of a chunk is a str, not a list of mappings"),
+        ({"choices": {"delta": {}}}, "choices of a chunk is a dict with the keys delta, not a list of mappings"),
+        ({"choices": [None, "secret"]}, r"choices\[1\] of a chunk is a str, not a mapping"),
+        ({"choices": [{"delta": "secret"}]}, r"choices\[0\].delta of a chunk is a str, not a mapping"),
+        ({"choices": [{"delta": {"tool_calls": "secret"}}]}, "tool_calls of a chunk is a str"),
+        ({"choices": [{"delta": {"tool_calls": [{}, "secret"]}}]}, r"tool_calls\[1\] of a chunk is a str"),
+    ],
+)
+def test_what_is_no_chunk_is_refused_by_its_look_and_never_by_its_value(chunk: object, looks: str) -> None:
+    with pytest.raises(ConversionError, match=looks) as caught:
+        list(normalise([text_chunk("before"), chunk]))
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("chunk", [{"choices": {}}, {"choices": ""}, {"choices": [None]}, {"choices": [{"delta": []}]}])
+def test_an_empty_place_holds_nothing_that_could_be_lost(chunk: Json) -> None:
+    assert all(not choice["delta"] for choice in one(chunk)["choices"])
+
+
+@pytest.mark.parametrize(
+    ("index", "kept"),
+    [(["0"], None), ({}, None), ("0", 0), ("x", None), (1.0, None), (True, None), (2, 2), (None, None)],
+)
+@pytest.mark.parametrize("half", ["", "\ud83d"])
+def test_the_index_of_a_call_is_a_number_or_absent(index: object, kept: object, half: str) -> None:
+    call = {"index": index, "id": "c", "function": {"name": "f", "arguments": "{}" + half}}
+    (found,) = delta({"choices": [{"index": [0], "delta": {"tool_calls": [call]}}]})["tool_calls"]
+    assert found.get("index") == kept
+
+
+def test_a_legacy_text_completion_is_read_to_its_end() -> None:
+    found = list(normalise([{"object": "text_completion", "choices": [{"index": 0, "text": text}]} for text in "ab"]))
+    assert [chunk["choices"][0]["delta"] for chunk in found] == [{"content": "a"}, {"content": "b"}]
 
 
 def test_text_alone_is_a_chunk() -> None:
@@ -399,8 +445,8 @@ chunks = st.fixed_dictionaries(
 
 
 @given(st.lists(chunks | json_values, max_size=4))
-def test_whatever_comes_the_outcome_is_valid_or_an_upstream_error(stream: list[object]) -> None:
+def test_whatever_comes_the_outcome_is_valid_or_an_error_of_ours(stream: list[object]) -> None:
     try:
         list(normalise(stream))
-    except UpstreamError:
+    except (ConversionError, UpstreamError):
         pass

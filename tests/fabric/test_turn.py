@@ -13,7 +13,7 @@ import anyio
 import pytest
 from nemo_fabric_adapter_contract.models import AgentRunRequest, AgentRunStatus, RuntimeContext
 
-from dragent_stream.errors import ConversionError
+from dragent_stream.errors import ConversionError, UpstreamError
 from dragent_stream.fabric import ChunkStreamAdapter, FabricStreamError
 from dragent_stream.fabric.contract import RECORD_LIMIT, TRANSPORT_FAILED, chunk_problem
 from dragent_stream.options import ConverterOptions
@@ -27,6 +27,10 @@ def turn(input: Any = "hi", deadline_in: float | None = None) -> tuple[AgentRunR
     deadline = None if deadline_in is None else int((time.time() + deadline_in) * 1000)
     payload = FakeSink().payload(input, deadline_millis=deadline)
     return AgentRunRequest.from_mapping(payload["request"]), RuntimeContext.from_mapping(payload["runtime_context"])
+
+
+def failed_with(error: BaseException) -> str:
+    return f"the target failed with {type(error).__name__}; the traceback is on the adapter's stderr"
 
 
 class Emitted(list[Json]):
@@ -161,6 +165,22 @@ async def test_a_source_may_be_the_bytes_of_an_answer() -> None:
     assert (result["status"], result["error"]["code"], emitted.text) == ("failed", "upstream_error", "x")
 
 
+@pytest.mark.parametrize(
+    ("reads", "text", "problem"),
+    [
+        ([bytearray(b'data: {"choices": [{"index": 0, "delta": {"content": "x"}}]}\n\ndata: [DONE]\n\n')], "x", ""),
+        ([b'{"choices": [{"index": 0, "finish_reason": "stop", "mess', b'age": {"content": "x"}}]}'], "x", ""),
+        ([b'data: {"choices": [{"index": 0, "delta": {"content": "x"}}]}\n\n'], "x", "without finish_reason"),
+        ([b"<html>no</html>"], "", "an HTML page"),
+        ([b""], "", "is empty"),
+    ],
+)
+async def test_bytes_that_are_no_whole_answer_fail_the_turn(reads: list[Any], text: str, problem: str) -> None:
+    result, emitted = await stream(lambda _: reads)
+    assert (result["status"], emitted.text) == ("failed" if problem else "succeeded", text)
+    assert problem in result.get("error", {}).get("message", "")
+
+
 async def test_prepare_makes_the_sources_argument() -> None:
     _, emitted = await stream(lambda word: [word], prepare=lambda request, context: request.input + context.request_id)
     assert emitted.text == "hirequest-fake"
@@ -192,10 +212,21 @@ def test_neither_or_both_of_source_and_lifespan_is_a_mistake() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [RuntimeError("boom"), TimeoutError("slow"), SystemExit(3), ExceptionGroup("g", [ValueError("v")])]
+    "error",
+    [
+        RuntimeError("boom"),
+        KeyError("OPENAI_API_KEY"),
+        TimeoutError("slow"),
+        SystemExit(3),
+        KeyboardInterrupt(),
+        GeneratorExit(),
+        ExceptionGroup("g", [ValueError("v")]),
+    ],
 )
 @pytest.mark.parametrize("before", [0, 1])
-async def test_a_failing_target_is_a_failed_result(error: BaseException, before: int) -> None:
+async def test_a_failing_target_is_a_failed_result_with_its_type_and_a_traceback_in_the_log(
+    error: BaseException, before: int, caplog: pytest.LogCaptureFixture
+) -> None:
     runs = 0
 
     async def source(_: Any) -> AsyncIterator[Json]:
@@ -207,7 +238,9 @@ async def test_a_failing_target_is_a_failed_result(error: BaseException, before:
 
     result, emitted = await stream(source)
     assert result["status"] == "failed"
-    assert result["error"] == {"code": "target_failed", "message": str(error), "retryable": False}
+    assert result["error"] == {"code": "target_failed", "message": failed_with(error), "retryable": False}
+    (record,) = caplog.records
+    assert record.levelname == "ERROR" and record.exc_info and record.exc_info[1] is error
     assert result["output"] == {"response": "x" * before}
     assert emitted.text == "x" * before
     assert runs == 1
@@ -218,7 +251,7 @@ async def test_a_target_that_fails_when_called_is_a_failed_result() -> None:
         raise RuntimeError("")
 
     result, _ = await stream(source)
-    assert result["error"]["message"] == "RuntimeError"
+    assert result["error"]["message"] == failed_with(RuntimeError())
 
 
 async def test_the_failures_text_can_be_worded() -> None:
@@ -234,7 +267,7 @@ async def test_any_text_of_a_failure_fits_the_result(text: str) -> None:
     def source(_: Any) -> Any:
         raise RuntimeError(text)
 
-    result, _ = await stream(source)
+    result, _ = await stream(source, options=ConverterOptions(public_error=str))
     message = result["error"]["message"]
     assert message.strip() and len(message) <= 2000
     assert message.encode()
@@ -274,7 +307,8 @@ async def test_a_cancelled_host_is_not_swallowed_and_the_target_is_closed() -> N
 async def test_an_error_in_the_stream_is_a_failed_result() -> None:
     result, emitted = await stream(lambda _: [text_chunk("x"), error_chunk("overloaded"), text_chunk("never")])
     assert result["status"] == "failed"
-    assert result["error"] == {"code": "upstream_error", "message": "overloaded", "retryable": False}
+    message = failed_with(UpstreamError("overloaded"))
+    assert result["error"] == {"code": "upstream_error", "message": message, "retryable": False}
     assert emitted.text == "x"
 
 
@@ -294,6 +328,24 @@ async def test_a_chunk_that_fits_no_record_is_a_failed_result() -> None:
     result, emitted = await stream(lambda _: [{**text_chunk("x"), "citations": ["y" * RECORD_LIMIT]}])
     assert (result["status"], result["error"]["code"]) == ("failed", "invalid_chunk")
     assert emitted == []
+
+
+@pytest.mark.parametrize("before", [[], [text_chunk("a")]])
+async def test_a_source_that_yields_no_chunks_fails_the_turn_and_says_what_it_yields(before: list[Any]) -> None:
+    result, emitted = await stream(lambda _: [*before, {"text": "b"}, finish_chunk()])
+    assert result["error"] == {
+        "code": "invalid_chunk",
+        "message": "the source yielded a dict with the keys text, which is no chunk",
+        "retryable": False,
+    }
+    assert emitted == before
+
+
+@pytest.mark.parametrize("source", [lambda _: "text", lambda _: text_chunk("x"), lambda _: None, lambda _: b"data: x"])
+async def test_a_source_that_is_no_stream_fails_the_turn_and_says_so(source: Any) -> None:
+    result, _ = await stream(source)
+    assert result["error"]["code"] == "invalid_chunk"
+    assert "not a stream of chunks" in result["error"]["message"]
 
 
 async def test_what_exceeds_a_record_is_divided() -> None:
@@ -374,6 +426,74 @@ async def test_an_emit_that_waits_is_not_cancelled_by_the_deadline() -> None:
     assert len(emitted) == 1
     assert result.status is AgentRunStatus.FAILED
     assert result.error is not None and result.error.code == "timeout"
+
+
+async def test_a_target_that_swallows_every_cancellation_is_abandoned_and_the_runtime_goes_on() -> None:
+    released = asyncio.Event()
+
+    async def source(question: Any) -> AsyncIterator[Json]:
+        yield text_chunk("x")
+        while question == "hang" and not released.is_set():
+            try:
+                await released.wait()
+            except asyncio.CancelledError:
+                pass
+        yield text_chunk("y")
+
+    adapter, emitted = ChunkStreamAdapter(source, turn_timeout=0.05, options=ConverterOptions(close_timeout=0.05)), []
+
+    async def emit(chunk: Any) -> None:
+        emitted.append(chunk)
+
+    with anyio.fail_after(5):
+        result = await adapter.invoke_openai_stream(*turn("hang"), emit)
+        assert result.error is not None and result.error.code == "timeout"
+        assert (await adapter.invoke(*turn("go on"))).output == {"response": "xy"}
+        released.set()
+        await asyncio.sleep(0.01)
+    assert emitted == [text_chunk("x")]  # what the abandoned target says later goes nowhere
+
+
+async def test_a_turn_has_a_limit_of_its_own_where_fabric_tells_none() -> None:
+    async def source(_: Any) -> AsyncIterator[Json]:
+        yield text_chunk("x")
+        await asyncio.Event().wait()
+
+    result, emitted = await stream(source, turn_timeout=0.05)
+    assert (result["status"], result["error"]["code"], emitted.text) == ("failed", "timeout", "x")
+    result, _ = await stream(source, turn_timeout=60, deadline_in=0.1)
+    assert result["error"]["code"] == "timeout"
+    result, _ = await stream(source, turn_timeout=0.05, deadline_in=60)
+    assert result["error"]["code"] == "timeout"
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_a_limit_that_no_turn_can_keep_is_refused(seconds: float) -> None:
+    with pytest.raises(ConversionError, match="turn_timeout"):
+        ChunkStreamAdapter(lambda _: [], turn_timeout=seconds)
+
+
+async def test_a_host_that_is_cancelled_does_not_wait_for_a_target_that_swallows_it() -> None:
+    running, released = asyncio.Event(), asyncio.Event()
+
+    async def source(_: Any) -> AsyncIterator[Json]:
+        while not released.is_set():
+            try:
+                running.set()
+                await released.wait()
+            except asyncio.CancelledError:
+                pass
+        yield text_chunk("x")
+
+    adapter = ChunkStreamAdapter(source, options=ConverterOptions(close_timeout=0.01))
+    task = asyncio.create_task(adapter.invoke(*turn()))
+    with anyio.fail_after(5):
+        await running.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        released.set()
+        await asyncio.sleep(0.01)
 
 
 async def test_a_deadline_in_time_changes_nothing() -> None:

@@ -154,7 +154,7 @@ def _differing(by_wire: list[Event], by_model: list[Event], by_body: list[Event]
 
 def _misjudged(events: list[Event]) -> Fault | None:
     for violation in check_events(events):
-        shape = re.sub(r"'[^']*'|\d+", "…", violation.message)
+        shape = re.sub(r"'[^']*'|\d+", "…", violation.message.partition(":")[0])
         detail = f"{violation.rule} at event {violation.index}: {violation.message}"
         return Fault(f"check {violation.rule}: {shape}", detail)
     for found in validate_agui(events, severity_overrides=_MODELS_OWN).diagnostics:

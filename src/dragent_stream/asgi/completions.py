@@ -157,12 +157,12 @@ async def _answer(complete: Complete, body: dict[str, Any], stream: bool, includ
     """What is sent: frames of which the first exists, or the JSON of a whole completion; raises before either."""
     asked = include_usage or not stream
     call = partial(complete, body, include_usage=asked) if _wants_usage(complete) else partial(complete, body)
-    is_async = inspect.iscoroutinefunction(complete) or inspect.isasyncgenfunction(complete)
-    answer = call() if is_async else await run_sync(call)
+    answer = call() if _is_async(complete) else await run_sync(call)
     if inspect.isawaitable(answer):
         answer = await answer
     if not hasattr(answer, "__aiter__"):
-        if isinstance(answer, Mapping) and (error := error_in_chunk(cast("Mapping[str, Any]", answer))) is not None:
+        fields: object = answer
+        if isinstance(fields, Mapping) and (error := error_in_chunk(cast("Mapping[str, Any]", fields))) is not None:
             raise error
         if not stream:
             return _json(read_chat_completion(answer))
@@ -178,6 +178,14 @@ async def _answer(complete: Complete, body: dict[str, Any], stream: bool, includ
     except BaseException:
         await _close(chunks)
         raise
+
+
+def _is_async(complete: Complete) -> bool:
+    """Whether a call returns at once; an object with an async `__call__` does, too."""
+    return any(
+        inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+        for function in (complete, getattr(complete, "__call__", None))  # noqa: B004
+    )
 
 
 def _wants_usage(complete: Complete) -> bool:

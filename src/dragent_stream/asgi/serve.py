@@ -182,15 +182,22 @@ def run_server(
             f"cannot listen on {host} port {port}: {getattr(error, 'strerror', None) or error}; choose another host or port"
         ) from None
     config = uvicorn.Config(app, log_level=log_level, server_header=False)
-    if announce is not None:
-        shown = f"[{host}]" if ":" in host else host
-        announce(f"http://{shown}:{listener.getsockname()[1]}")
+    shown = f"[{host}]" if ":" in host else host
+    url = f"http://{shown}:{listener.getsockname()[1]}"
     with listener, suppress(KeyboardInterrupt):
-        _DrainingServer(config).run(sockets=[listener])
+        _DrainingServer(config, lambda: announce(url) if announce is not None else None).run(sockets=[listener])
 
 
 class _DrainingServer(uvicorn.Server):
     """Lets the app's runs drain while uvicorn waits for its connections; the lifespan would tell the app only afterwards."""
+
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._announce()  # by now a signal ends the server in order
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         state = getattr(self.config.app, "state", None)

@@ -6,6 +6,7 @@ Each function gives an agent for `create_app`: called with a run input, it gives
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -56,8 +57,8 @@ def openai_source(client: AsyncOpenAI, model: str, *, system: str = "", **parame
 
 async def _openai_chunks(client: AsyncOpenAI, request: dict[str, Any]) -> AsyncGenerator[bytes, None]:
     create = cast("Any", client.chat.completions.with_streaming_response.create)
-    async with create(**request) as response:
-        async for data in reads_of_response(response.iter_bytes()):
+    async with create(**request) as response, aclosing(reads_of_response(response.iter_bytes())) as reads:
+        async for data in reads:
             yield data
 
 

@@ -90,13 +90,12 @@ class ChatCompletionAssembler:
         if (error := error_in_chunk(fields)) is not None:
             raise error
         usage: object = fields.get("usage")
-        if usage and not isinstance(usage, Mapping):
+        if usage is not None and not isinstance(usage, Mapping):
             raise ConversionError(f"chunk {self._count}: usage is {type(usage).__name__}, not an object")
         self._understood = self._understood or "choices" in fields or "usage" in fields
         for key, value in fields.items():
-            if key not in _STREAM_ONLY:
-                told = value if key != "usage" or usage else None if not isinstance(value, Mapping) else {}
-                replace_field(self._top, key, told, keep_first=key in _FIRST)
+            if key not in _STREAM_ONLY and not (key == "usage" and not value and self._top.get(key)):
+                replace_field(self._top, key, value, keep_first=key in _FIRST)
         for position, item in enumerate(_sequence(fields.get("choices"), f"chunk {self._count}: choices")):
             place = f"chunk {self._count}: choices[{position}]"
             choice = _mapping(item, place)

@@ -128,14 +128,18 @@ def _judge(stream: Stream, kind: str, event: Event) -> None:
 
 @overload
 def check_events(
-    events: Iterable[EventLike], *, lifecycle: bool = True, run_input: Event | None = None, content: bool = False
+    events: Iterable[EventLike] | bytes,
+    *,
+    lifecycle: bool = True,
+    run_input: Event | None = None,
+    content: bool = False,
 ) -> list[Violation]: ...
 @overload
 def check_events(
     events: AsyncIterable[EventLike], *, lifecycle: bool = True, run_input: Event | None = None, content: bool = False
 ) -> Awaitable[list[Violation]]: ...
 def check_events(
-    events: Iterable[EventLike] | AsyncIterable[EventLike],
+    events: Iterable[EventLike] | bytes | AsyncIterable[EventLike],
     *,
     lifecycle: bool = True,
     run_input: Event | None = None,

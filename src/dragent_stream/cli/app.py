@@ -352,15 +352,34 @@ def init(
     script: Annotated[
         str | None, typer.Option(metavar="FILE", help="The file that ends in serve_binding(...).")
     ] = None,
-    python: Annotated[str | None, typer.Option(metavar="FILE", help="The interpreter to use.")] = None,
+    python: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The interpreter; this one if not given.", show_default=False)
+    ] = None,
     pythonpath: Annotated[str | None, typer.Option(metavar="DIR", help="Where the module lies.")] = None,
+    portable: Annotated[
+        bool, typer.Option("--portable", help="Without paths of this machine, for a package: Fabric finds Python.")
+    ] = False,
     directory: Annotated[str, typer.Option("-o", "--output", metavar="DIR", help="Where to.")] = ".",
     force: Annotated[bool, typer.Option("--force", help="Replace a descriptor that is there.")] = False,
 ) -> None:
-    """Write the descriptor that makes an agent known to NeMo Fabric."""
-    from dragent_stream.fabric.descriptor import write_descriptor
+    """Write the descriptor that makes an agent known to NeMo Fabric, and say what comes next."""
+    from dragent_stream.fabric.descriptor import next_steps, write_descriptor
 
+    if (module is None) == (script is None):
+        raise ConversionError("give either --module (in the common host) or --script (a process of its own)")
+    if portable and (script or python or pythonpath):
+        raise ConversionError(
+            "--portable goes with --module alone: a script and an interpreter are paths of this machine"
+        )
     path = write_descriptor(
-        directory, adapter_id, module=module, script=script, python=python, pythonpath=pythonpath, overwrite=force
+        directory,
+        adapter_id,
+        module=module,
+        script=script,
+        python=python or (sys.executable if module and not portable else None),
+        pythonpath=pythonpath,
+        overwrite=force,
+        exists_remedy="--force replaces it",
     )
     print_line(str(path))
+    sys.stderr.write("".join(f"{printable(line)}\n" for line in next_steps(path)))

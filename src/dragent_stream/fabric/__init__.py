@@ -2,7 +2,7 @@
 
 `ChunkStreamAdapter` and `serve_adapter` stand on Fabric's common host (extra `[fabric]`); `OpenAIStreamSink` and
 `serve_binding` do without it; `convert_fabric_stream` turns the SDK's stream into an AG-UI run and needs only the SDK
-that made the stream. Fabric 0.2 to 0.5.
+that made the stream, and `fabric_source` makes its runtimes an agent of `create_app`. Fabric 0.2 to 0.5.
 """
 
 from __future__ import annotations
@@ -13,26 +13,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dragent_stream.fabric.adapter import ChunkStreamAdapter, serve_adapter
     from dragent_stream.fabric.binding import serve_binding
-    from dragent_stream.fabric.consumer import (
-        convert_fabric_sse,
-        convert_fabric_stream,
-        drain_fabric_stream,
-        wait_fabric_drains,
-    )
+    from dragent_stream.fabric.consumer import convert_fabric_sse, convert_fabric_stream
     from dragent_stream.fabric.contract import FabricStreamError
     from dragent_stream.fabric.descriptor import write_descriptor
     from dragent_stream.fabric.normalize import ChunkNormalizer
+    from dragent_stream.fabric.open_turn import drain_fabric_stream, wait_fabric_drains
     from dragent_stream.fabric.sink import OpenAIStreamSink, StreamTransport
+    from dragent_stream.fabric.source import FabricSource, fabric_source
 
 __all__ = (
     "ChunkNormalizer",
     "ChunkStreamAdapter",
+    "FabricSource",
     "FabricStreamError",
     "OpenAIStreamSink",
     "StreamTransport",
     "convert_fabric_sse",
     "convert_fabric_stream",
     "drain_fabric_stream",
+    "fabric_source",
     "serve_adapter",
     "serve_binding",
     "wait_fabric_drains",
@@ -42,15 +41,17 @@ __all__ = (
 _MODULES = {
     "ChunkNormalizer": "normalize",
     "ChunkStreamAdapter": "adapter",
+    "FabricSource": "source",
     "FabricStreamError": "contract",
     "OpenAIStreamSink": "sink",
     "StreamTransport": "sink",
     "convert_fabric_sse": "consumer",
     "convert_fabric_stream": "consumer",
-    "drain_fabric_stream": "consumer",
+    "drain_fabric_stream": "open_turn",
+    "fabric_source": "source",
     "serve_adapter": "adapter",
     "serve_binding": "binding",
-    "wait_fabric_drains": "consumer",
+    "wait_fabric_drains": "open_turn",
     "write_descriptor": "descriptor",
 }
 

@@ -32,7 +32,7 @@ class ChunkStreamAdapter:
         serve_adapter(source)
     ```
 
-    The target runs exactly once a turn. Its chunks are normalised to `openai.chat_completions.chunk/v1` and divided at
+    The target runs exactly once a turn; what it yields that is no chunk fails the turn as `invalid_chunk`. Its chunks are normalised to `openai.chat_completions.chunk/v1` and divided at
     1 MiB, each `emit` is awaited, the invocation's deadline (Fabric 0.5) is kept. Whatever the target does, the turn
     ends in an `AgentRunResult`: `raise` would cost the runtime, so a failure is `failed` with `error.code` (see
     `TurnOutcome.code`), a cancelled target `cancelled`. Only a lost transport is raised.
@@ -45,6 +45,7 @@ class ChunkStreamAdapter:
         lifespan: Lifespan | None = None,
         prepare: Prepare | None = None,
         model: str = "unknown-model",
+        turn_timeout: float | None = None,
         options: ConverterOptions | None = None,
     ) -> None:
         """Describe the adapter; give `source` or `lifespan`.
@@ -55,10 +56,14 @@ class ChunkStreamAdapter:
                 workflows that live as long as the runtime.
             prepare: Makes the source's argument of (request, context).
             model: The model's name for chunks that have none.
-            options: `public_error` words the error of a failed result (the exception's own text by default);
-                `close_timeout`, `new_id` and `think_tags` count here, too.
+            turn_timeout: Seconds after which a turn fails with `timeout`, besides Fabric's deadline. Fabric 0.2 to 0.4
+                tell no deadline and kill the process at their own timeout: give one that is below it.
+            options: `public_error` words the error of a failed result, which otherwise names the exception's type and
+                leaves its text and traceback to stderr; `close_timeout`, `new_id` and `think_tags` count here, too.
         """
-        self._target = StreamTarget(source, lifespan=lifespan, prepare=prepare, model=model, options=options)
+        self._target = StreamTarget(
+            source, lifespan=lifespan, prepare=prepare, model=model, turn_timeout=turn_timeout, options=options
+        )
 
     async def start(self, payload: dict[str, Any]) -> None:
         """Enter the lifespan."""
@@ -89,6 +94,7 @@ def serve_adapter(
     lifespan: Lifespan | None = None,
     prepare: Prepare | None = None,
     model: str = "unknown-model",
+    turn_timeout: float | None = None,
     options: ConverterOptions | None = None,
 ) -> None:
     """Serve a `ChunkStreamAdapter` in the common host until Fabric stops it: the last line of an adapter's module.
@@ -96,7 +102,9 @@ def serve_adapter(
     The arguments are those of `ChunkStreamAdapter`.
     """
     lifecycle.serve(
-        lambda: ChunkStreamAdapter(source, lifespan=lifespan, prepare=prepare, model=model, options=options),
+        lambda: ChunkStreamAdapter(
+            source, lifespan=lifespan, prepare=prepare, model=model, turn_timeout=turn_timeout, options=options
+        ),
         config_loader=AgentConfig.from_mapping,
     )
 

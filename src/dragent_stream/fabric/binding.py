@@ -4,7 +4,7 @@ It speaks the lifecycle protocol on stdin and stdout (one JSON object a line, on
 wire through `OpenAIStreamSink`. The envelope is read leniently, because it is the part that changes between versions:
 unknown members are ignored, so one process serves SDK 0.2 to 0.5. Unlike the common host it keeps file descriptor 1
 for itself (a print in a C library or in a child process would end the runtime otherwise) and notices at once when its
-runtime is gone, even if the target says nothing.
+runtime, or the consumer of its stream, is gone, even if the target says nothing.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from dataclasses import field as dataclass_field
 from typing import IO, Any, cast
 
 from dragent_stream.fabric.contract import FabricStreamError, RecordEncoder
+from dragent_stream.fabric.deadline import has_abandoned_targets
 from dragent_stream.fabric.normalize import ReadyChunk
 from dragent_stream.fabric.sink import OpenAIStreamSink, StreamTransport
-from dragent_stream.fabric.turn import Lifespan, Prepare, StreamTarget, TurnSource
+from dragent_stream.fabric.turn import Lifespan, Prepare, StreamTarget, TurnSource, failure_text
 from dragent_stream.options import ConverterOptions
 
 __all__ = ["Binding", "TurnContext", "TurnRequest", "serve_binding"]
@@ -91,9 +92,10 @@ class Binding:
             if not isinstance(message, dict):
                 raise FabricStreamError("lifecycle_invalid_request", "a lifecycle request must be a mapping")
             fields = cast("Json", message)
-            if fields.get("operation") not in _OPERATIONS:
+            asked = fields.get("operation")
+            operation = asked if isinstance(asked, str) else operation
+            if asked not in _OPERATIONS:
                 raise FabricStreamError("lifecycle_invalid_operation", "unknown lifecycle operation")
-            operation = cast("str", fields["operation"])
             payload = fields.get("payload")
             if not isinstance(payload, dict):
                 raise FabricStreamError("lifecycle_invalid_payload", "the payload of a request must be a mapping")
@@ -103,12 +105,12 @@ class Binding:
             outcome = _failure(operation, error.code, error.message)
         except ValueError:
             outcome = _failure(operation, "lifecycle_invalid_request", "a lifecycle request must be JSON")
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # The text of the exception stays here: Fabric shows what a failed operation says to its caller.
-            logger.warning("the %s of this adapter failed (%s)", operation, type(error).__name__)
-            logger.debug("the failure", exc_info=error)
+            logger.error("the %s of this adapter failed", operation, exc_info=error)
             self._failed = self._failed or operation.startswith("invoke")
-            outcome = _failure(operation, f"lifecycle_adapter_{operation}_failed", f"the adapter's {operation} failed")
+            text = failure_text(operation, error, self._target.options)
+            outcome = _failure(operation, f"lifecycle_adapter_{operation}_failed", text)
         failed_start = operation == "start" and outcome["status"] == "failed" and self._runtime_id is None
         self.stopped = self.stopped or operation == "stop" or failed_start
         return {"operation": operation, "outcome": outcome}
@@ -120,7 +122,7 @@ class Binding:
             try:
                 await self._target.stop()
             except Exception as error:
-                logger.warning("the stop of this adapter failed (%s)", type(error).__name__)
+                logger.error("the stop of this adapter failed", exc_info=error)
 
     async def _dispatch(self, operation: str, payload: Json) -> Any:
         context = payload if operation == "stop" else _mapping(payload.get("runtime_context"))
@@ -164,7 +166,8 @@ class Binding:
                 await sink.emit_encoded(ready.encoded)
 
             try:
-                outcome = await self._target.run(request, context, chunk_limit=sink.chunk_limit, send=send)
+                run = self._target.run(request, context, chunk_limit=sink.chunk_limit, send=send)
+                outcome = await sink.unless_lost(run)
                 await sink.finish()
             except FabricStreamError:
                 self._failed = True  # the target ran, and its chunks are lost: nothing may run it again
@@ -178,6 +181,7 @@ def serve_binding(
     lifespan: Lifespan | None = None,
     prepare: Prepare | None = None,
     model: str = "unknown-model",
+    turn_timeout: float | None = None,
     options: ConverterOptions | None = None,
 ) -> None:
     """Serve one runtime until Fabric stops it or closes stdin: the last line of an adapter's script.
@@ -186,14 +190,17 @@ def serve_binding(
     from here on.
 
     Args:
-        source: As for `ChunkStreamAdapter`, and so the next four; the request is a `TurnRequest`, the context a
+        source: As for `ChunkStreamAdapter`, and so the next five; the request is a `TurnRequest`, the context a
             `TurnContext`.
         lifespan: See `ChunkStreamAdapter`; it gets the start payload as plain JSON.
         prepare: See `ChunkStreamAdapter`.
         model: See `ChunkStreamAdapter`.
+        turn_timeout: See `ChunkStreamAdapter`.
         options: See `ChunkStreamAdapter`.
     """
-    target = StreamTarget(source, lifespan=lifespan, prepare=prepare, model=model, options=options)
+    target = StreamTarget(
+        source, lifespan=lifespan, prepare=prepare, model=model, turn_timeout=turn_timeout, options=options
+    )
     answers = _reserve_stdout()
     try:
         asyncio.run(_serve(Binding(target), answers))
@@ -218,6 +225,10 @@ async def _serve(binding: Binding, answers: IO[bytes]) -> None:
             answers.flush()
     finally:
         await binding.close()
+        if has_abandoned_targets():
+            # `asyncio.run` would wait for it, and the process would outlive its runtime.
+            sys.stderr.flush()
+            os._exit(0)
 
 
 async def _unless_gone(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from dragent_stream.errors import ConversionError
 
-__all__ = ["DESCRIPTOR_SUFFIX", "adapter_descriptor", "write_descriptor"]
+__all__ = ["DESCRIPTOR_SUFFIX", "adapter_descriptor", "next_steps", "write_descriptor"]
 
 DESCRIPTOR_SUFFIX = ".fabric-adapter.json"
 """Fabric reads no descriptor whose name ends otherwise."""
@@ -78,6 +79,7 @@ def write_descriptor(
     pythonpath: str | Path | None = None,
     env: Mapping[str, str] | None = None,
     overwrite: bool = False,
+    exists_remedy: str = "overwrite=True replaces it",
 ) -> Path:
     """Write `adapter_descriptor(...)` as `<adapter_id>.fabric-adapter.json`.
 
@@ -93,6 +95,7 @@ def write_descriptor(
         pythonpath: See `adapter_descriptor`.
         env: See `adapter_descriptor`.
         overwrite: Replace a file that is there.
+        exists_remedy: What the error says of a file that is there.
 
     Returns:
         The file.
@@ -109,5 +112,54 @@ def write_descriptor(
         with path.open("w" if overwrite else "x", encoding="utf-8") as file:
             file.write(json.dumps(descriptor, indent=2) + "\n")
     except FileExistsError:
-        raise ConversionError(f"{path} exists; remove it or ask for it to be overwritten") from None
+        raise ConversionError(f"{path} exists; {exists_remedy}") from None
     return path
+
+
+def next_steps(path: Path) -> list[str]:
+    """What the author of a descriptor does next, in lines; first what does not look right yet."""
+    descriptor: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    runner, adapter_id = descriptor["runner"], descriptor["adapter_id"]
+    python: str | None = runner.get("python") or runner.get("command")
+    steps = [f"note: {problem}" for problem in _problems(runner, python)]
+    if python is not None:
+        steps.append(f"Python is {python}; python= or --python names another one")
+        steps.append(f'in Fabric: discovery.local_paths: ["{path.resolve()}"], harness.adapter_id: "{adapter_id}"')
+    else:
+        place = f"share/nemo-fabric/adapters/{adapter_id}/{path.name}"
+        steps += [
+            "Python is the one that Fabric finds: ADAPTER_PYTHON, VIRTUAL_ENV, its own",
+            "in your package's pyproject.toml, with hatchling:",
+            "  [tool.hatch.build.targets.wheel.shared-data]",
+            f'  "{path.name}" = "{place}"',
+            f'in Fabric, where that package is installed: harness.adapter_id: "{adapter_id}"',
+        ]
+    steps.append(f'in your tests: dragent_stream.testing.fabric.check_adapter("{path}")')
+    return steps
+
+
+def _problems(runner: Mapping[str, Any], python: str | None) -> Iterator[str]:
+    module: str | None = runner.get("module")
+    if module is None:
+        if not Path(runner["script"]).is_file():
+            yield f"{runner['script']} is no file yet"
+        return
+    pythonpath: str | None = runner.get("env", {}).get("PYTHONPATH")
+    if not _is_importable(module, pythonpath):
+        where = f"{pythonpath} or this environment" if pythonpath else "this environment"
+        remedy = "--pythonpath names the directory that holds it" if python else "Fabric's Python needs it installed"
+        yield f"{module} is not in {where}; {remedy}"
+    if python == sys.executable and find_spec("nemo_fabric_adapters") is None:
+        yield "serve_adapter needs Fabric's packages in that Python: pip install 'dragent-stream[fabric]'"
+
+
+def _is_importable(module: str, pythonpath: str | None) -> bool:
+    """Whether the module will be found, as far as can be seen without running anything."""
+    if pythonpath is not None:
+        place = Path(pythonpath).joinpath(*module.split("."))
+        if place.with_suffix(".py").is_file() or place.is_dir():
+            return True
+    try:
+        return find_spec(module.partition(".")[0]) is not None
+    except (ImportError, ValueError):
+        return False

@@ -8,12 +8,13 @@ is, extras included. What is repaired, and who sends it:
 - `choices` null or absent (pydantic/pydantic-ai#5165), `delta` null or absent (Azure, mozilla-ai/any-llm#657), a
   `message` instead of `delta` (read where the choice streamed nothing before, ENTERPILOT/GoModel#1068);
 - content as parts (Mistral: thinking parts become `reasoning_content`) or as a number (cloudflare/ai#651);
-- tool calls that are one mapping, or whose arguments are an object (can1357/oh-my-pi#1779);
+- tool calls that are one mapping, whose arguments are an object (can1357/oh-my-pi#1779), or whose `index` is no number;
 - wrong types of `role`, `refusal`, `finish_reason`, `usage`, `logprobs`: dropped;
 - NaN, dates and other values that JSON has not: null, text;
 - surrogate pairs cut between two chunks: joined; lone surrogates: U+FFFD.
 
-pydantic chunks (openai, NAT) are dumped; LangChain messages, `str` and LangGraph's pairs are rewritten as chunks. An
+What is no chunk, or holds in the place of choices, delta or calls what nobody can read, is refused: dropping it would make
+a half answer a success. pydantic chunks (openai, NAT) are dumped; LangChain messages, `str` and LangGraph's pairs are rewritten as chunks. An
 in-band error is raised as `UpstreamError`. Nothing here awaits; the clock and the ids are injected.
 """
 
@@ -37,6 +38,7 @@ __all__ = ["ChunkNormalizer", "ReadyChunk"]
 
 Json = dict[str, Any]
 
+_INDEX = (int, type(None))
 _FINISH_WORDS = {"calls": "tool_calls"}
 
 
@@ -76,7 +78,7 @@ class ChunkNormalizer:
 
         Raises:
             UpstreamError: The chunk reports a failure of the upstream.
-            ConversionError: The chunk cannot be made to fit one record.
+            ConversionError: The chunk cannot be made to fit one record, or is none; names the place, never the value.
         """
         return [ready for fields in self._fields(chunk) for ready in self._ready(fields)]
 
@@ -124,12 +126,22 @@ class ChunkNormalizer:
 
     def _from_records(self, chunk: object) -> Sequence[Json]:
         rewritten: list[Json] = []
-        for record in self._reader.read(chunk):
+        for record in self._read(chunk):
             if record.error is not None:
                 raise UpstreamError(str(record.error))
             if (fields := self._rewritten(record)) is not None:
                 rewritten.append(fields)
         return rewritten
+
+    def _read(self, chunk: object) -> Sequence[Chunk]:
+        """The records of a chunk in no completion's shape; none for a heartbeat, and for a mode of LangGraph without any."""
+        if _is_heartbeat(chunk):
+            return ()
+        unknown = self._reader.unknown
+        records = self._reader.read(chunk)
+        if self._reader.unknown != unknown:
+            raise ConversionError(f"the source yielded {_looks(chunk)}, which is no chunk")
+        return records
 
     def _rewritten(self, record: Chunk) -> Json | None:
         """A completion chunk that says what a LangChain message says."""
@@ -185,12 +197,9 @@ class ChunkNormalizer:
         fields["created"] = _moment(fields.get("created"), self._created)
         if not isinstance(fields.get("usage"), dict):
             fields.pop("usage", None)
-        offered = fields.get("choices")
-        choices = cast("Iterable[object]", offered) if isinstance(offered, list | tuple) else ()
         fields["choices"] = [
-            self._choice(cast("Json", choice), position)
-            for position, choice in enumerate(choices)
-            if isinstance(choice, dict)
+            self._choice(choice, position)
+            for position, choice in enumerate(_mappings(fields.get("choices"), "choices"))
         ]
         return fields
 
@@ -205,6 +214,11 @@ class ChunkNormalizer:
         message = choice.pop("message", None)
         delta: object = choice.get("delta")
         if not isinstance(delta, dict):
+            if delta:
+                raise ConversionError(f"choices[{position}].delta of a chunk is {_looks(delta)}, not a mapping")
+            if message is None and isinstance(text := choice.get("text"), str):
+                message = {"content": choice.pop("text")} if text else None  # a legacy text completion
+                self._streamed.discard(choice["index"])
             # The whole message again would be text twice.
             delta = message if choice["index"] not in self._streamed else None
         choice["delta"] = _delta(cast("Json", delta)) if isinstance(delta, dict) else {}
@@ -246,6 +260,8 @@ def _is_odd(fields: Json) -> bool:
         if choice.get("finish_reason") == "" or "message" in choice:
             return True
         for call in choice["delta"].get("tool_calls") or ():
+            if type(call.get("index")) not in _INDEX:
+                return True
             function = call.get("function")
             if not isinstance(function, dict) and function is not None:
                 return True
@@ -266,18 +282,50 @@ def _delta(delta: Json) -> Json:
             delta.pop(name, None)
     if not isinstance(delta.get("function_call"), dict):
         delta.pop("function_call", None)
-    calls = delta.get("tool_calls")
-    offered = [cast("object", calls)] if isinstance(calls, dict) else calls
-    if isinstance(offered, list | tuple):
-        entries = cast("Iterable[object]", offered)
-        delta["tool_calls"] = [_call(cast("Json", call)) for call in entries if isinstance(call, dict)]
-    else:
-        delta.pop("tool_calls", None)
+    calls = delta.pop("tool_calls", None)
+    if calls is not None:
+        offered = [cast("object", calls)] if isinstance(calls, dict) else calls
+        delta["tool_calls"] = [_call(call) for call in _mappings(offered, "tool_calls")]
     return delta
+
+
+def _mappings(value: object, what: str) -> list[Json]:
+    """The mappings in a list; what holds anything else would be lost, so it is refused."""
+    if not value:
+        return []
+    if not isinstance(value, list | tuple):
+        raise ConversionError(f"{what} of a chunk is {_looks(value)}, not a list of mappings")
+    entries = list(cast("Iterable[object]", value))
+    for at, entry in enumerate(entries):
+        if entry and not isinstance(entry, dict):
+            raise ConversionError(f"{what}[{at}] of a chunk is {_looks(entry)}, not a mapping")
+    return [cast("Json", entry) for entry in entries if isinstance(entry, dict)]
+
+
+def _is_heartbeat(chunk: object) -> bool:
+    if not isinstance(chunk, Mapping):
+        return False
+    fields = cast("Json", chunk)
+    return not fields or "ping" in fields or fields.get("type") in ("ping", "heartbeat", "keepalive")
+
+
+def _looks(value: object) -> str:
+    """What a value is, without what it says."""
+    kind = type(value).__name__
+    article = "an" if kind[0].lower() in "aeiou" else "a"
+    if not isinstance(value, Mapping):
+        return f"{article} {kind}"
+    names = [str(name) for name in list(cast("Json", value))[:5]]
+    return f"{article} {kind} with the keys {', '.join(names)}" if names else f"an empty {kind}"
 
 
 def _call(call: Json) -> Json:
     call = dict(call)
+    index = call.get("index")
+    if index is not None and type(index) is not int:
+        del call["index"]
+        if isinstance(index, str) and index.isdecimal() and len(index) < 10:
+            call["index"] = int(index)
     function = call.get("function")
     if isinstance(function, dict):
         function = dict(cast("Json", function))

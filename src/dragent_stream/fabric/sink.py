@@ -9,12 +9,12 @@ worked. The socket is closed on every path, because an open one can hang the con
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 from dragent_stream.fabric.contract import (
     CHUNK_PROFILE,
@@ -31,6 +31,8 @@ from dragent_stream.fabric.contract import (
 )
 
 __all__ = ["OpenAIStreamSink", "StreamTransport"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +193,25 @@ class OpenAIStreamSink:
             raise self._lost(error) from None
         finally:
             await self.aclose()
+
+    async def unless_lost(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of work that emits; it is cancelled as soon as the listener closes or refuses, even in its silence.
+
+        Raises:
+            FabricStreamError: The listener did (code `lifecycle_stream_transport_failed`).
+        """
+        task = asyncio.ensure_future(work)
+        # Between the 100 and the end record a listener has nothing to say: whatever can be read is its end.
+        heard = asyncio.ensure_future(self._reader.read(1))
+        try:
+            await asyncio.wait({task, heard}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise self._lost(ConnectionAbortedError())
+            return task.result()
+        finally:
+            for future in (task, heard):
+                future.cancel()
+            await asyncio.gather(task, heard, return_exceptions=True)
 
     async def aclose(self) -> None:
         """Close the socket, whatever state the stream is in."""

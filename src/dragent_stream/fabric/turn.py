@@ -18,13 +18,13 @@ from dragent_stream.answer_body import chunks_of_bodies
 from dragent_stream.error_text import error_text
 from dragent_stream.errors import ConversionError, UpstreamError
 from dragent_stream.fabric.contract import INVALID_CHUNK, OVERSIZED_CHUNK
-from dragent_stream.fabric.deadline import TurnDeadline
+from dragent_stream.fabric.deadline import TurnDeadline, check_turn_timeout
 from dragent_stream.fabric.normalize import ChunkNormalizer, ReadyChunk
 from dragent_stream.fabric.summary import TurnSummary
 from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
 from dragent_stream.stream_converter import ChunkSource, Upstream
 
-__all__ = ["Lifespan", "Prepare", "StreamTarget", "TurnOutcome", "TurnSource"]
+__all__ = ["Lifespan", "Prepare", "StreamTarget", "TurnOutcome", "TurnSource", "failure_text"]
 
 logger = logging.getLogger("dragent_stream.fabric")
 
@@ -48,7 +48,7 @@ class TurnOutcome:
         output: `{"response": text}` and, where there are any, `tool_calls`; what there was of them at a failure.
         code: Of a failure or cancellation: `timeout`, `target_failed`, `target_cancelled`, `upstream_error`,
             `invalid_chunk`, `content_filter`, `length`; else empty.
-        message: Its text.
+        message: Its text. Of an exception it names the type; the rest is on stderr, unless `public_error` words it.
         usage: The fields of `AgentUsage`, or None.
     """
 
@@ -78,16 +78,24 @@ class StreamTarget:
         lifespan: Lifespan | None = None,
         prepare: Prepare | None = None,
         model: str = "unknown-model",
+        turn_timeout: float | None = None,
         options: ConverterOptions | None = None,
     ) -> None:
+        check_turn_timeout(turn_timeout)
         if (source is None) == (lifespan is None):
             raise ConversionError("give either a source or a lifespan that yields one")
         self._source = source
         self._lifespan = lifespan
         self._prepare = prepare
         self._model = model
+        self._turn_timeout = turn_timeout
         self._options = options or DEFAULT_OPTIONS
         self._stack = AsyncExitStack()
+
+    @property
+    def options(self) -> ConverterOptions:
+        """What it was told."""
+        return self._options
 
     async def start(self, payload: Any) -> None:
         """Enter the lifespan, if there is one."""
@@ -112,28 +120,24 @@ class StreamTarget:
             asyncio.CancelledError: The caller's task was cancelled; never because the target was.
         """
         deadline_millis = getattr(context, "deadline_millis", None)
+        deadline = TurnDeadline(deadline_millis, self._turn_timeout, self._options.close_timeout)
         # The same release brought deadlines and counts of cached tokens; the SDK before it refuses a result with them.
-        turn = _Turn(self._options, self._model, chunk_limit, send, counts_cache=deadline_millis is not None)
-        deadline = TurnDeadline(deadline_millis, self._options.close_timeout)
-        try:
-            with deadline:
-                await turn.pump(self._open, request, context, deadline)
-        except _SendError as error:
+        turn = _Turn(self._options, self._model, chunk_limit, send, deadline, counts_cache=deadline_millis is not None)
+        # A task of its own: it can be left behind, and its cancellation is never mistaken for the caller's.
+        work = asyncio.create_task(turn.work(self._open, request, context))
+        await deadline.keep(work)
+        error = work.result() if work.done() and not work.cancelled() else None
+        if isinstance(error, _SendError):
             if getattr(error.cause, "code", None) not in (INVALID_CHUNK, OVERSIZED_CHUNK):
-                raise error.cause from None
+                raise error.cause
             return turn.outcome("failed", "invalid_chunk", "Fabric refused a chunk of this adapter")
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            if not deadline.expired:
-                return turn.outcome("cancelled", "target_cancelled", "the target was cancelled")
-        except (Exception, SystemExit) as error:
-            if not deadline.expired:
-                logger.debug("the target failed", exc_info=error)
-                return turn.outcome("failed", _code(error), error_text(error, self._options))
         if deadline.expired:
-            return turn.outcome("failed", "timeout", "the target did not finish before the invocation's deadline")
+            return turn.outcome("failed", "timeout", "the target did not finish before the turn's deadline")
+        if work.cancelled():
+            return turn.outcome("cancelled", "target_cancelled", "the target was cancelled")
+        if error is not None:
+            logger.error("the target failed", exc_info=error)
+            return turn.outcome("failed", _code(error), failure_text("target", error, self._options))
         return turn.outcome("succeeded")
 
     def _open(self, request: Any, context: Any) -> ChunkSource:
@@ -154,35 +158,54 @@ class _Turn:
     """The state of one turn."""
 
     def __init__(
-        self, options: ConverterOptions, model: str, chunk_limit: int, send: Send | None, *, counts_cache: bool
+        self,
+        options: ConverterOptions,
+        model: str,
+        chunk_limit: int,
+        send: Send | None,
+        deadline: TurnDeadline,
+        *,
+        counts_cache: bool,
     ) -> None:
         self._send = send
+        self._deadline = deadline
         self._counts_cache = counts_cache
         self._summary = TurnSummary(options)
         self._normalizer = ChunkNormalizer(
             chunk_limit=chunk_limit, model=model, created=int(time.time()), new_id=options.new_id
         )
 
-    async def pump(
-        self, open_source: Callable[[Any, Any], ChunkSource], request: Any, context: Any, deadline: TurnDeadline
-    ) -> None:
-        """Read the source to its end, to the first failure in its chunks, or to the deadline."""
-        summary, feed, send = self._summary, self._normalizer.feed, self._send
+    async def work(
+        self, open_source: Callable[[Any, Any], ChunkSource], request: Any, context: Any
+    ) -> BaseException | None:
+        """Read the source to its end, to the first failure in its chunks, or to the deadline; what was raised."""
+        try:
+            await self._pump(open_source, request, context)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # a task that raises SystemExit or KeyboardInterrupt would end its event loop
+            return error
+        return None
+
+    async def _pump(self, open_source: Callable[[Any, Any], ChunkSource], request: Any, context: Any) -> None:
+        summary, feed, send, deadline = self._summary, self._normalizer.feed, self._send, self._deadline
         async with (
-            Upstream(open_source(request, context), deadline.close_timeout) as upstream,
+            Upstream(open_source(request, context), deadline.grace) as upstream,
             aclosing(chunks_of_bodies(upstream)) as chunks,
         ):
             async for chunk in chunks:
                 for ready in feed(chunk):
+                    if deadline.passed():
+                        return
                     summary.add(ready.chunk)
                     if send is not None:
-                        deadline.sending = True
+                        deadline.sent.clear()
                         try:
                             await send(ready)
                         except Exception as error:
                             raise _SendError(error) from error
                         finally:
-                            deadline.sending = False
+                            deadline.sent.set()
                 if deadline.passed() or summary.failure is not None:
                     return
 
@@ -198,6 +221,19 @@ class _Turn:
         usage = self._summary.usage(with_cache=self._counts_cache)
         text = text[:_MESSAGE_LIMIT].encode("utf-8", "replace").decode()
         return TurnOutcome(status=status, output=output, code=code, message=text.strip() or code, usage=usage)
+
+
+def failure_text(what: str, error: BaseException, options: ConverterOptions) -> str:
+    """What a result says of an exception: its type. The text may hold secrets; asked for, or this library's own, it is said.
+
+    Args:
+        what: What failed, as in "the target".
+        error: The exception.
+        options: `public_error` words it.
+    """
+    if options.public_error is not None or isinstance(error, ConversionError):
+        return error_text(error, options)
+    return f"the {what} failed with {type(error).__name__}; the traceback is on the adapter's stderr"
 
 
 def _code(error: BaseException) -> str:

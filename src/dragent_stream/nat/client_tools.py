@@ -1,16 +1,21 @@
-"""Tools that the client executes, for an agent whose own tools NAT binds when it builds it.
+"""The model as an agent of this package calls it: with the client's tools, and never taking half an answer for one.
 
 The request's tools are shown to the model beside the agent's. A call of one of them ends the run: the client executes
-it and asks again with the result.
+it and asks again with the result. A connection that ends in an orderly way in the middle of an answer is no end of the
+answer; LangChain takes it for one.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from dragent_stream.nat.imports import Builder, Runnable, RunnableLambda
+from dragent_stream.nat.failures import AgentFailedError
+from dragent_stream.nat.imports import Builder, Runnable, RunnableGenerator, RunnableLambda
 
 __all__ = ["BuilderWithClientTools", "client_tools"]
+
+ENDS_WITH_A_REASON = frozenset({"openai", "azure", "azure_openai"})
+REASONS = ("finish_reason", "status", "stop_reason")
 
 client_tools: ContextVar[Sequence[dict[str, Any]]] = ContextVar("dragent_stream_client_tools", default=())
 """The tools of this run's client, in OpenAI's form."""
@@ -45,4 +50,20 @@ class _ModelWithClientTools:
             model = self._model.bind_tools([*tools, *extra], **kwargs) if extra else bound
             return model.bind(**more) if more else model
 
-        return RunnableLambda(choose, name="ClientTools")
+        return RunnableLambda(choose, name="ClientTools") | RunnableGenerator(_whole, name="WholeAnswer")
+
+
+async def _whole(answers: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    """The pieces of an answer as they come.
+
+    Raises:
+        AgentFailedError: They end without a reason, where the API always gives one.
+    """
+    provider = ended = False
+    async for answer in answers:
+        about: Any = getattr(answer, "response_metadata", None) or {}
+        provider = provider or about.get("model_provider") in ENDS_WITH_A_REASON
+        ended = ended or any(about.get(name) for name in REASONS)
+        yield answer
+    if provider and not ended:
+        raise AgentFailedError("the model's answer was cut off: its stream ended without a finish reason")

@@ -4,20 +4,13 @@ NAT converts what a workflow yields to the type that a route speaks. Without the
 with `Cannot convert type … No match found` (NAT 1.6 to 1.9).
 """
 
-import datetime
-from typing import Any
-
-from ag_ui.core import BaseEvent, EventType
+from ag_ui.core import EventType
 from pydantic import BaseModel
 
-from dragent_stream.errors import UpstreamError
+from dragent_stream.nat.chat_stream import ChatStream, chat_stream, raise_run_error
 from dragent_stream.nat.imports import (
     ChatResponse,
     ChatResponseChunk,
-    ChatResponseChunkChoice,
-    ChoiceDelta,
-    ChoiceDeltaToolCall,
-    ChoiceDeltaToolCallFunction,
     GlobalTypeConverter,
     ResponseSerializable,
 )
@@ -30,47 +23,34 @@ def batch_to_str(batch: DRAgentEventResponse) -> str:
     """The answer's text in a batch.
 
     Raises:
-        UpstreamError: The batch holds RUN_ERROR; NAT's routes report a failure by an exception.
+        AgentFailedError: The batch holds RUN_ERROR; NAT's routes report a failure by an exception.
     """
     parts: list[str] = []
     for event in batch.events:
-        _raise_run_error(event)
+        raise_run_error(event)
         if event.type == EventType.TEXT_MESSAGE_CONTENT:
-            parts.append(_field(event, "delta"))
+            parts.append(str(getattr(event, "delta", "")))
     return "".join(parts)
 
 
 def batch_to_chunk(batch: DRAgentEventResponse) -> ChatResponseChunk:
-    """A batch as one chat completion chunk: the text and the tool calls, as NAT's own agent streams them.
+    """A batch as the next chunk of the chat completion that the current run is (`chat_stream`).
 
     Raises:
-        UpstreamError: As in `batch_to_str`.
+        AgentFailedError: As in `batch_to_str`.
     """
-    calls: list[ChoiceDeltaToolCall] = []
-    for event in batch.events:
-        if event.type == EventType.TOOL_CALL_START:
-            calls.append(_call(event, name=_field(event, "tool_call_name"), arguments=""))
-        elif event.type == EventType.TOOL_CALL_ARGS:
-            calls.append(_call(event, name=None, arguments=_field(event, "delta")))
-    text = batch_to_str(batch)
-    return ChatResponseChunk(
-        id="chatcmpl-dragent",
-        choices=[
-            ChatResponseChunkChoice(
-                index=0, delta=ChoiceDelta(content=text or None, tool_calls=calls or None), finish_reason=None
-            )
-        ],
-        created=datetime.datetime.now(datetime.UTC),
-        model=batch.model or "unknown-model",
-        object="chat.completion.chunk",
-    )
+    stream = chat_stream.get()
+    if stream is None or (stream.began and not stream.goes_on_with(batch)):
+        stream = ChatStream()
+        chat_stream.set(stream)
+    return stream.chunk(batch)
 
 
 def batch_to_response(batch: DRAgentEventResponse) -> ChatResponse:
     """A batch as a whole chat completion.
 
     Raises:
-        UpstreamError: As in `batch_to_str`.
+        AgentFailedError: As in `batch_to_str`.
     """
     return GlobalTypeConverter.convert(batch_to_str(batch), ChatResponse)
 
@@ -97,20 +77,3 @@ def register_converters() -> None:
     ResponseSerializable.register(DRAgentEventResponse)
     for converter in (batch_to_chunk, batch_to_str, batch_to_response, _answer, _answer_text):
         GlobalTypeConverter.register_converter(converter)
-
-
-def _call(event: BaseEvent, *, name: str | None, arguments: str) -> ChoiceDeltaToolCall:
-    # Every delta carries the id: a batch knows no index, and clients of NAT's agent take calls by id or by order.
-    call_id = _field(event, "tool_call_id")
-    function = ChoiceDeltaToolCallFunction(name=name, arguments=arguments)
-    return ChoiceDeltaToolCall(index=0, id=call_id, type="function" if name else None, function=function)
-
-
-def _raise_run_error(event: BaseEvent) -> None:
-    if event.type == EventType.RUN_ERROR:
-        code: Any = getattr(event, "code", None)
-        raise UpstreamError(_field(event, "message"), str(code or "STREAM_ERROR"))
-
-
-def _field(event: BaseEvent, name: str) -> str:
-    return str(getattr(event, name))

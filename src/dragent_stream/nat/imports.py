@@ -20,23 +20,29 @@ __all__ = [
     "ChatResponse",
     "ChatResponseChunk",
     "ChatResponseChunkChoice",
+    "ChatUsage",
     "ChoiceDelta",
     "ChoiceDeltaToolCall",
     "ChoiceDeltaToolCallFunction",
     "Config",
     "Context",
+    "ContextState",
     "FastApiFrontEndConfig",
     "FunctionInfo",
     "GlobalTypeConverter",
     "IntermediateStep",
     "LLMFrameworkEnum",
     "Message",
+    "RequestAttributes",
     "ResponseSerializable",
     "Runnable",
+    "RunnableGenerator",
     "RunnableLambda",
+    "Session",
     "SessionManager",
     "StepAdaptor",
     "StepAdaptorConfig",
+    "StepAdaptorMode",
     "ToolCallAgentWorkflowConfig",
     "TypeRegistry",
     "UnsupportedNatError",
@@ -80,10 +86,10 @@ try:
 
     import jwt
     from langchain_core.callbacks import BaseCallbackHandler
-    from langchain_core.runnables import Runnable, RunnableLambda
+    from langchain_core.runnables import Runnable, RunnableGenerator, RunnableLambda
     from langchain_core.tracers.context import register_configure_hook
     from nat.builder.builder import Builder
-    from nat.builder.context import Context
+    from nat.builder.context import Context, ContextState
     from nat.builder.framework_enum import LLMFrameworkEnum
     from nat.builder.function_info import FunctionInfo
     from nat.builder.workflow_builder import WorkflowBuilder
@@ -101,9 +107,10 @@ try:
         Message,
         ResponseSerializable,
     )
+    from nat.data_models.api_server import Usage as ChatUsage
     from nat.data_models.config import Config
     from nat.data_models.intermediate_step import IntermediateStep
-    from nat.data_models.step_adaptor import StepAdaptorConfig
+    from nat.data_models.step_adaptor import StepAdaptorConfig, StepAdaptorMode
     from nat.data_models.user_info import UserInfo
     from nat.front_ends.fastapi.fastapi_front_end_config import FastApiFrontEndConfig
     from nat.front_ends.fastapi.step_adaptor import StepAdaptor
@@ -111,8 +118,9 @@ try:
         ToolCallAgentWorkflowConfig,
         tool_calling_agent_workflow,
     )
-    from nat.runtime.session import SessionManager
+    from nat.runtime.session import Session, SessionManager
     from nat.runtime.user_manager import UserManager
+    from nat.runtime.user_metadata import RequestAttributes
     from nat.utils.type_converter import GlobalTypeConverter
 except metadata.PackageNotFoundError as error:
     raise missing_extra("nat", ImportError(name="nvidia-nat-core")) from error

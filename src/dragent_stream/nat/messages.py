@@ -1,24 +1,51 @@
 """From a RunAgentInput to the ChatRequest that NAT's agents read.
 
-The whole history goes along. NAT 1.9 keeps tool calls and tool results; the messages of older versions know plain text
-of user, assistant and system only, so calls and results are written into the assistant's text there.
+The whole history goes along. NAT 1.9 keeps tool calls and tool results. The messages of older versions know plain text
+of user, assistant and system only: there the agents of this package get the messages beside the request (`history`),
+and for other agents calls and results are written into the assistant's text.
 """
 
 import json
 import mimetypes
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, cast
 from uuid import uuid4
+
+from pydantic import BaseModel
 
 from dragent_stream.errors import ConversionError
 from dragent_stream.nat.imports import MESSAGES_KEEP_TOOLS, ChatRequest, Message
 
-__all__ = ["chat_request", "with_message_ids"]
+__all__ = ["chat_request", "history", "openai_messages", "with_history", "with_message_ids"]
 
 Json = Mapping[str, Any]
 
+history: ContextVar[Sequence[Json]] = ContextVar("dragent_stream_history", default=())
+"""The messages of this run's request, for an agent of this package on a NAT whose own messages lose their tools."""
+
 # Activity is for the screen alone, and reasoning is the property of the provider that thought it.
 NOT_FOR_THE_MODEL = {"activity", "reasoning"}
+
+
+def openai_messages(run_input: Json) -> list[dict[str, Any]]:
+    """The messages of a run input in OpenAI's form, tool calls and results included.
+
+    Raises:
+        ConversionError: As in `chat_request`.
+    """
+    given: Any = run_input.get("messages")
+    if not isinstance(given, list):
+        raise ConversionError("messages: a list of AG-UI messages is needed")
+    messages: list[dict[str, Any]] = []
+    for place, message in enumerate(given):
+        if not isinstance(message, Mapping):
+            raise ConversionError(f"messages[{place}]: an object is needed")
+        if message.get("role") not in NOT_FOR_THE_MODEL:
+            messages.append(_openai_message(message, f"messages[{place}]"))
+    if not messages:
+        raise ConversionError("messages: at least one message is needed, and there is none for the model")
+    return messages
 
 
 def chat_request(run_input: Json, *, keep_tools: bool = MESSAGES_KEEP_TOOLS) -> ChatRequest:
@@ -34,17 +61,7 @@ def chat_request(run_input: Json, *, keep_tools: bool = MESSAGES_KEEP_TOOLS) -> 
     Raises:
         ConversionError: There is no message that an agent could answer, or one cannot be read; names its place.
     """
-    given: Any = run_input.get("messages")
-    if not isinstance(given, list):
-        raise ConversionError("messages: a list of AG-UI messages is needed")
-    messages: list[dict[str, Any]] = []
-    for place, message in enumerate(given):
-        if not isinstance(message, Mapping):
-            raise ConversionError(f"messages[{place}]: an object is needed")
-        if message.get("role") not in NOT_FOR_THE_MODEL:
-            messages.append(_openai_message(message, f"messages[{place}]"))
-    if not messages:
-        raise ConversionError("messages: at least one message is needed, and there is none for the model")
+    messages = openai_messages(run_input)
     if not keep_tools:
         messages = _flattened(messages)
     extra: dict[str, Any] = {}
@@ -62,13 +79,30 @@ def with_message_ids(request: ChatRequest) -> ChatRequest:
 
     On 1.6, LangGraph takes messages without an id for new ones, and the agent streams the old answers again.
     """
-    messages = [_MessageWithId(role=m.role, content=m.content, id=str(uuid4())) for m in request.messages]
+    return _with_messages(request, [{"role": m.role.value, "content": m.content} for m in request.messages])
+
+
+def with_history(request: ChatRequest, messages: Sequence[Json]) -> ChatRequest:
+    """The same request with these messages (OpenAI's form), each with an id, and nothing of them lost.
+
+    NAT 1.8 and older refuse tool calls and tool results in a request, but their agent takes them: it goes by what the
+    messages dump.
+    """
+    return _with_messages(request, messages)
+
+
+def _with_messages(request: ChatRequest, messages: Sequence[Json]) -> ChatRequest:
     fields = {name: getattr(request, name) for name in request.model_fields_set if name != "messages"}
-    return ChatRequest.model_construct(messages=messages, **fields)
+    kept = [_HistoryMessage(**message, id=str(uuid4())) for message in messages]
+    return ChatRequest.model_construct(messages=cast("list[Message]", kept), **fields)
 
 
-class _MessageWithId(Message):
-    id: str | None = None
+class _HistoryMessage(BaseModel):
+    id: str
+    role: str
+    content: Any
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
 
 
 def _openai_message(message: Json, place: str) -> dict[str, Any]:

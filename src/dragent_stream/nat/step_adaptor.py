@@ -7,8 +7,10 @@ called here.
 from ag_ui.core import BaseEvent
 
 from dragent_stream.ledger import RunLedger
+from dragent_stream.nat.agent_run import is_told_exactly
 from dragent_stream.nat.imports import IntermediateStep, ResponseSerializable, StepAdaptor, StepAdaptorConfig
 from dragent_stream.nat.workflow import run_ledger
+from dragent_stream.options import ConverterOptions
 from dragent_stream.response import DRAgentEventResponse
 from dragent_stream.step_adaptor import StepConverter
 
@@ -22,9 +24,9 @@ class AguiStepAdaptor(StepAdaptor):
     tick after the chunks that were produced with it; where exact order matters, use the AG-UI route.
     """
 
-    def __init__(self, config: StepAdaptorConfig) -> None:
+    def __init__(self, config: StepAdaptorConfig, options: ConverterOptions | None = None) -> None:
         super().__init__(config)
-        self._ledger: RunLedger[BaseEvent] = RunLedger()
+        self._ledger: RunLedger[BaseEvent] = RunLedger(options=options)
         self._steps = StepConverter(self._ledger)
 
     def process(self, step: IntermediateStep) -> ResponseSerializable | None:
@@ -32,13 +34,16 @@ class AguiStepAdaptor(StepAdaptor):
         if step.payload.event_type.value == "WORKFLOW_START":
             # Called in the producer's task, where the agent's stream runs next.
             run_ledger.set(self._ledger)
-        events = self._steps.feed(step)
+        events = [] if is_told_exactly(step, self._ledger) else self._steps.feed(step)
         # A virtual subclass of NAT's abstract class (converters.py).
         return DRAgentEventResponse(events=events) if events else None  # pyright: ignore[reportReturnType]
 
 
 class SilentStepAdaptor(StepAdaptor):
-    """Says nothing: an OpenAI client can read no steps."""
+    """Says nothing: an OpenAI client can read no steps, and `step_adaptor: mode: off` wants none.
+
+    An agent of this package then writes its whole run itself.
+    """
 
     def process(self, step: IntermediateStep) -> ResponseSerializable | None:
         """Nothing, whatever the step."""

@@ -105,7 +105,7 @@ class ChatLines(SSEDecoder):
             return
         if line.startswith(BOM):  # of the next body in the stream
             self._size -= len(line)
-            self._field(line[len(BOM) :], events)
+            self._field(line.lstrip(BOM), events)
             return
         value = line.strip()
         if not value.startswith(_DONE):

@@ -45,7 +45,7 @@ class AssertAgui(Protocol):
     @overload
     def __call__(
         self,
-        events: Iterable[EventLike],
+        events: Iterable[EventLike] | bytes,
         *,
         lifecycle: bool = True,
         run_input: Mapping[str, Any] | None = None,

@@ -238,7 +238,7 @@ def _context(context: Mapping[str, str] | Iterable[Mapping[str, Any]]) -> list[M
 
 @overload
 def assert_agui(
-    events: Iterable[EventLike],
+    events: Iterable[EventLike] | bytes,
     *,
     lifecycle: bool = True,
     run_input: Event | None = None,
@@ -255,7 +255,7 @@ def assert_agui(
     content: bool = True,
 ) -> Coroutine[Any, Any, None]: ...
 def assert_agui(
-    events: Iterable[EventLike] | AsyncIterable[EventLike],
+    events: Iterable[EventLike] | bytes | AsyncIterable[EventLike],
     *,
     lifecycle: bool = True,
     run_input: Event | None = None,

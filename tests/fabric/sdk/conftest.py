@@ -29,8 +29,10 @@ def runs(tmp_path: Path) -> Callable[[], list[str]]:
 def start(host: str, tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Runtime]]:
     """Starts a runtime of the scripted target: `async with start(timeout=2) as runtime`."""
 
-    def begin(*, timeout: float | None = None) -> AbstractAsyncContextManager[Runtime]:
+    def begin(*, timeout: float | None = None, turn_timeout: float = 0) -> AbstractAsyncContextManager[Runtime]:
         env = {"DRAGENT_HOST": host, "DRAGENT_RUNS": str(tmp_path / "runs")}
+        if turn_timeout:
+            env["DRAGENT_TURN_TIMEOUT"] = str(turn_timeout)
         if host == "common":
             return runtime(
                 tmp_path, timeout=timeout, module="scripted_target", python=sys.executable, pythonpath=HERE, env=env

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from dragent_stream.options import ConverterOptions
 from dragent_stream.testing import error_chunk, finish_chunk, text_chunk, tool_call_chunk, usage_chunk
 
 RECORD_LIMIT = 1024 * 1024
@@ -106,6 +107,24 @@ class Target:
         yield text_chunk("a")
         await asyncio.Event().wait()
 
+    async def swallow(self, told: Any) -> AsyncIterator[Any]:
+        yield text_chunk("a")
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                pass
+
+    async def nonsense(self, told: Any) -> AsyncIterator[Any]:
+        yield {"text": "secret"}
+
+    async def key_error(self, told: Any) -> AsyncIterator[Any]:
+        yield text_chunk(os.environ["NO_SUCH_KEY"])
+
+    async def odd_index(self, told: Any) -> AsyncIterator[Any]:
+        call = {"index": [0], "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}\ud83d"}}
+        yield {**text_chunk("x"), "choices": [{"index": [0], "delta": {"tool_calls": [call]}}]}
+
     async def block(self, told: Any) -> AsyncIterator[Any]:
         yield text_chunk("a")
         time.sleep(30)
@@ -127,5 +146,6 @@ if __name__ == "__main__":
         from dragent_stream.fabric import serve_adapter as serve
     else:
         from dragent_stream.fabric import serve_binding as serve
-    serve(Target())
+    limit = os.environ.get("DRAGENT_TURN_TIMEOUT")
+    serve(Target(), turn_timeout=float(limit) if limit else None, options=ConverterOptions(close_timeout=0.2))
     sys.exit(0)

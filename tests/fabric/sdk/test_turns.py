@@ -9,11 +9,12 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from fabric_runtime import DEADLINES
+from fabric_runtime import DEADLINES, stderr_of
 from nemo_fabric import FabricRuntimeError, FabricStateError, RunResult, Runtime
 from scripted_target import MANY, ODD, RECORD_LIMIT
 
@@ -92,20 +93,47 @@ async def test_usage_with_cached_tokens(start: Start) -> None:
     ("do", "code", "message"),
     [
         # An adapter that raises gets FabricRuntimeError with its traceback, and a failed runtime.
-        ("raise_", "target_failed", "the target's own words"),
-        ("error_chunk", "upstream_error", "overloaded"),
+        ("raise_", "target_failed", "RuntimeError"),
+        ("key_error", "target_failed", "KeyError"),
+        ("error_chunk", "upstream_error", "UpstreamError"),
     ],
 )
-async def test_a_failing_target(start: Start, runs: Runs, do: str, code: str, message: str) -> None:
+async def test_a_failing_target_names_its_type_and_leaves_its_traceback_on_stderr(
+    start: Start, runs: Runs, tmp_path: Path, do: str, code: str, message: str
+) -> None:
     with anyio.fail_after(60):
         async with start() as runtime:
             chunks, result = await turn(runtime, do)
-            assert text(chunks) == "a"
+            assert text(chunks) == ("" if do == "key_error" else "a")
             assert result.status == "failed"
             assert result.error is not None
-            assert (result.error.code, result.error.message) == (code, message)
+            said = f"the target failed with {message}; the traceback is on the adapter's stderr"
+            assert (result.error.code, result.error.message) == (code, said)
             assert runs() == [do]
             await assert_usable(runtime)
+    words = {"raise_": "own words", "key_error": "NO_SUCH_KEY", "error_chunk": "overloaded"}[do]
+    assert "Traceback" in (stderr := stderr_of(tmp_path)) and words in stderr
+
+
+async def test_a_target_that_yields_no_chunks(start: Start, runs: Runs) -> None:
+    with anyio.fail_after(60):
+        async with start() as runtime:
+            chunks, result = await turn(runtime, "nonsense")
+            assert chunks == []
+            assert result.error is not None and result.error.code == "invalid_chunk"
+            assert result.error.message == "the source yielded a dict with the keys text, which is no chunk"
+            assert runs() == ["nonsense"]
+            await assert_usable(runtime)
+
+
+async def test_an_index_that_is_a_list(start: Start) -> None:
+    with anyio.fail_after(60):
+        async with start() as runtime:
+            chunks, result = await turn(runtime, "odd_index")
+            (choice,) = chunks[0]["choices"]
+            assert choice["index"] == 0
+            assert "index" not in choice["delta"]["tool_calls"][0]
+            assert result.status == "succeeded"
 
 
 async def test_a_cancelled_target(start: Start, runs: Runs) -> None:
@@ -223,6 +251,30 @@ async def test_a_deadline(start: Start, runs: Runs) -> None:
                 await assert_spent(runtime)
 
 
+@pytest.mark.parametrize("do", ["hang", "swallow"])
+async def test_a_target_that_hangs_beyond_the_adapters_own_limit(start: Start, runs: Runs, do: str) -> None:
+    # Fabric 0.2 to 0.4 tell no deadline: without a limit their timeout kills the host, and the runtime with it.
+    with anyio.fail_after(60):
+        async with start(timeout=10, turn_timeout=0.3) as runtime:
+            chunks, result = await turn(runtime, do)
+            assert text(chunks) == "a"
+            assert result.error is not None and result.error.code == "timeout"
+            assert runs() == [do]
+            await assert_usable(runtime)
+
+
+async def test_a_target_that_swallows_its_cancellation_at_fabrics_deadline(start: Start) -> None:
+    with anyio.fail_after(60):
+        async with start(timeout=2) as runtime:
+            if DEADLINES:
+                _, result = await turn(runtime, "swallow")
+                assert result.error is not None and result.error.code == "timeout"
+                await assert_usable(runtime)
+            else:
+                with pytest.raises(FabricRuntimeError, match="host_timeout"):
+                    await turn(runtime, "swallow")
+
+
 async def test_a_missed_deadline(start: Start, runs: Runs) -> None:
     with anyio.fail_after(60):
         async with start(timeout=2) as runtime:
@@ -230,8 +282,8 @@ async def test_a_missed_deadline(start: Start, runs: Runs) -> None:
             events = [event async for event in convert_fabric_stream(stream)]
             last: Any = events[-1]
             assert last.type == "RUN_ERROR"
-            assert last.code == ("timeout" if DEADLINES else "STREAM_ERROR")
-            assert last.message == "the agent's run failed"
+            assert last.code == ("timeout" if DEADLINES else "host_timeout")
+            assert last.message.startswith(f"The agent failed ({last.code}). Reference: ")
             assert runs() == ["block"]
             await assert_spent(runtime)
 
@@ -242,7 +294,8 @@ async def test_a_killed_host(start: Start, runs: Runs) -> None:
             stream = runtime.invoke_openai_stream(input={"do": "die"})
             events = [event async for event in convert_fabric_stream(stream)]
             last: Any = events[-1]
-            assert (last.type, last.message) == ("RUN_ERROR", "the agent's run failed")
+            assert (last.type, last.code) == ("RUN_ERROR", "host_crashed")
+            assert last.message.startswith("The agent failed (host_crashed). Reference: ")
             with pytest.raises(FabricRuntimeError, match="host_crashed"):
                 await stream.result()
             assert runs() == ["die"]
