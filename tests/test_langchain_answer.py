@@ -21,7 +21,7 @@ def message(content: Any = "", **fields: Any) -> dict[str, Any]:
 
 def read(*messages: dict[str, Any], whole: bool = False) -> list[Chunk]:
     answer = Answer("m")
-    found = [answer.read(each, whole=whole) for each in messages]
+    found = [record for each in messages for record in answer.read(each, whole=whole)]
     return [*found, rest] if (rest := answer.rest()) else found
 
 
@@ -140,7 +140,7 @@ def test_a_signature_in_pieces_or_repeated_is_one_value(cuts: list[int], ends: b
     whole = message([{"type": "thinking", "thinking": "hm", "index": 0, "signature": value}])
     end = message(chunk_position="last") if ends else message("Hi")
     answer = Answer("m")
-    found = [answer.read(each) for each in [*pieces, end]] + [answer.read(whole, whole=True)]
+    found = [record for each in [*pieces, end] for record in answer.read(each)] + [*answer.read(whole, whole=True)]
     assert [v for record in found for v in record.encrypted] == [value]
     assert [record.reasoning for record in found if record.reasoning] == ["hm"]
 
@@ -192,7 +192,7 @@ def usage_of(*counts: tuple[int, int], whole: tuple[int, int] | None = None) -> 
     answer, total = Answer("m"), Usage()
     for at, (given_in, given_out) in enumerate([*counts, *([whole] if whole else [])]):
         counted = {"input_tokens": given_in, "output_tokens": given_out, "total_tokens": given_in + given_out}
-        record = answer.read(message(usage_metadata=counted), whole=at == len(counts))
+        (record,) = answer.read(message(usage_metadata=counted), whole=at == len(counts))
         if record.usage:
             total = total.plus(record.usage) if record.usage_adds else record.usage
     return total
@@ -223,5 +223,17 @@ def test_usage_has_the_model_that_was_named_before() -> None:
 
 def test_a_message_so_far_says_what_is_new() -> None:
     answer = Answer("m")
-    assert [answer.read(message(text), so_far=True).text for text in ("He", "He", "Hello")] == ["He", "", "llo"]
-    assert answer.read(message("something else"), whole=True).text == ""
+    found = [answer.read(message(text), so_far=True) for text in ("He", "He", "Hello")]
+    assert [record.text for (record,) in found] == ["He", "", "llo"]
+    assert answer.read(message("something else"), whole=True)[0].text == ""
+
+
+def test_each_signed_thought_is_one_of_its_own() -> None:
+    parts = [
+        {"type": "thinking", "thinking": text, "index": at, "signature": f"S{text}"} for at, text in enumerate("ab")
+    ]
+    for found in (read(message(parts), message("Hi")), read(*(message([part]) for part in parts), message("Hi"))):
+        said = [(record.reasoning, record.encrypted, record.new_thought) for record in found if record.reasoning]
+        assert [thought for thought, _, _ in said] == ["a", "b"]
+        assert [new for _, _, new in said] == [False, True]
+        assert [value for record in found for value in record.encrypted] == ["Sa", "Sb"]
