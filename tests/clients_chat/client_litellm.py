@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it is fetched
 
-import litellm
+import litellm  # noqa: E402
 
 litellm.suppress_debug_info = True
 litellm.telemetry = False

@@ -65,7 +65,8 @@ def _subgraphs(graph: Any) -> set[str] | None:
 
 
 def _names(namespace: Sequence[str]) -> str:
-    return "|".join(task.partition(":")[0] for task in namespace)
+    """The path of a graph in the spelling of `get_subgraphs`; a number tells two runs of one graph in one task apart."""
+    return "|".join(task.partition(":")[0] for task in namespace if not task.isdecimal())
 
 
 async def _given(graph: Any, messages: Sequence[BaseMessage], config: dict[str, Any]) -> Any:
