@@ -121,6 +121,12 @@ class Answer:
             so_far: It is the message so far: all that came, and more.
         """
         content = message["content"]
+        if type(content) is str and not (whole or so_far or self._sealed or _says_more(message)):
+            self.streamed = True
+            if content:
+                self.speaks, self._thought = True, None
+                self.text.append(content)
+            return (Chunk(id=self.id, message=self.id, text=content),)
         if isinstance(content, list) and len(cast("list[object]", content)) > 1 and not self._thinks:
             *signed, rest = _signed_thoughts(cast("list[object]", content))
             records = [record for part in signed for record in self._read({**_PIECE, "content": part})]
@@ -275,6 +281,20 @@ def calls_of(message: Fields) -> list[str]:
 
 def _name_of(call: Fields) -> str:
     return text_of(call.get("id")) or text_of(call.get("name"))
+
+
+def _says_more(message: Fields) -> bool:
+    """A chunk has something beside its content; most have not."""
+    get = message.get
+    return bool(
+        get("tool_call_chunks")
+        or get("response_metadata")
+        or get("additional_kwargs")
+        or get("usage_metadata")
+        or get("chunk_position")
+        or get("tool_calls")
+        or get("invalid_tool_calls")
+    )
 
 
 def _signed_thoughts(content: list[object]) -> Iterator[list[object]]:

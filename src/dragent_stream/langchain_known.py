@@ -52,7 +52,7 @@ class KnownMessages:
 
     def streamed(self, message: Fields, metadata: Fields, run: str = "") -> Sequence[Chunk]:
         """A message as it is streamed: a piece of one, or a whole one."""
-        if is_answer(message) and message["type"].endswith("Chunk"):
+        if message["type"] == "AIMessageChunk" or (message["type"] == "ChatMessageChunk" and is_answer(message)):
             answer = self._answer(message, metadata, run)
             return [_placed(record, metadata) for record in answer.read(message)]
         return self.whole(message, metadata)
@@ -102,7 +102,8 @@ class KnownMessages:
             return answer
         answer = self._answers.get(name)
         if answer is not None and (answer.id == name or not _speaks(message) or name.startswith(_RUN_IDS)):
-            self._results.asked(_asked(message))
+            if message.get("tool_call_chunks"):
+                self._results.asked(_asked(message))
             return answer
         origin = origin_of(metadata)
         task = run or origin.task

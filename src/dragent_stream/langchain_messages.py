@@ -39,8 +39,11 @@ class LangChainReader:
 
         None for what is neither.
         """
-        message = message_fields(chunk)
-        if message is not None:
+        if type(chunk) is tuple and len(cast("tuple[object, ...]", chunk)) == 2:
+            first, metadata = cast("tuple[object, object]", chunk)
+            if type(metadata) is dict and (message := message_fields(first)) is not None:
+                return self._known.streamed(message, cast("Fields", metadata))  # most parts are this
+        elif (message := message_fields(chunk)) is not None:
             return self._known.streamed(message, {})
         part = part_of(chunk)
         if part is not None:
