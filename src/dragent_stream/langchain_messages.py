@@ -39,11 +39,9 @@ class LangChainReader:
 
         None for what is neither.
         """
-        if type(chunk) is tuple and len(cast("tuple[object, ...]", chunk)) == 2:
-            first, metadata = cast("tuple[object, object]", chunk)
-            if type(metadata) is dict and (message := message_fields(first)) is not None:
-                return self._known.streamed(message, cast("Fields", metadata))  # most parts are this
-        elif (message := message_fields(chunk)) is not None:
+        if (pair := _pair(chunk)) is not None:
+            return self._known.streamed(*pair)
+        if (message := message_fields(chunk)) is not None:
             return self._known.streamed(message, {})
         part = part_of(chunk)
         if part is not None:
@@ -200,6 +198,15 @@ class LangChainReader:
             output = event.get("output", event.get("message"))
             message = message_fields(output)
             yield from self._known.result(message or {"type": "tool", "tool_call_id": call, "content": output}, {})
+
+
+def _pair(chunk: object) -> tuple[Fields, Fields] | None:
+    """What most parts are: a message and the metadata of its task."""
+    if type(chunk) is not tuple or len(cast("tuple[object, ...]", chunk)) != 2:
+        return None
+    first, metadata = cast("tuple[object, object]", chunk)
+    message = message_fields(first) if type(metadata) is dict else None
+    return None if message is None else (message, cast("Fields", metadata))
 
 
 def _new(messages: list[Fields]) -> list[Fields]:
