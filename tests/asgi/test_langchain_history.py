@@ -453,3 +453,16 @@ def test_a_result_goes_to_the_call_by_the_graphs_id_of_it() -> None:
 def test_an_id_that_a_client_gives_twice_is_given_once() -> None:
     messages = [{"id": "1", "role": "user", "content": "a"}, {"id": "1", "role": "user", "content": "b"}]
     assert [message.id for message in langchain_messages(request(messages))] == ["1", None]
+
+
+@pytest.mark.parametrize("stop", range(1, 14))
+async def test_a_run_that_was_stopped_anywhere_leaves_one_conversation(stop: int) -> None:
+    call = [call_chunk("add", "c1", '{"a": 1,'), call_chunk(None, None, ' "b": 2}')]
+    answers = [[*chunks_of("Let me see."), *call], *(chunks_of(f"answer {number}") for number in range(4))]
+    client = Client(tool_graph(answers))
+    await client.ask("what is it?", stop_after=stop)
+    for text in ("a", "b"):
+        await client.ask(text)
+    stored = [message for message in await client.stored() if message.type != "tool" or message.content]
+    told = [(message["role"], message.get("content", "")) for message in client.messages]
+    assert [_of_graph(message)[:2] for message in stored] == told  # beside the empty result of a call without one
