@@ -237,3 +237,10 @@ def test_each_signed_thought_is_one_of_its_own() -> None:
         assert [thought for thought, _, _ in said] == ["a", "b"]
         assert [new for _, _, new in said] == [False, True]
         assert [value for record in found for value in record.encrypted] == ["Sa", "Sb"]
+
+
+def test_the_parts_of_one_item_are_one_thought() -> None:
+    parts = [{"type": "reasoning", "reasoning": text, "id": "rs_1", "index": text} for text in "ab"]
+    parts[0]["extras"] = {"encrypted_content": "S"}  # type: ignore[assignment]
+    (record,) = read(message([*parts, {"type": "text", "text": "Hi"}]), whole=True)
+    assert (record.reasoning, record.text, record.encrypted) == ("a\n\nb", "Hi", ["S"])

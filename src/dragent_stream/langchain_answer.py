@@ -130,10 +130,12 @@ class Answer:
         if isinstance(content, list) and len(cast("list[object]", content)) > 1 and not self._thinks:
             *signed, rest = _signed_thoughts(cast("list[object]", content))
             records = [record for part in signed for record in self._read({**_PIECE, "content": part})]
-            return [*records, *self._read({**message, "content": rest}, whole=whole, so_far=so_far)]
-        return self._read(message, whole=whole, so_far=so_far)
+            return [*records, *self._read({**message, "content": rest}, whole=whole, so_far=so_far, thinks=False)]
+        return self._read(message, whole=whole, so_far=so_far, thinks=self._thinks)
 
-    def _read(self, message: Fields, *, whole: bool = False, so_far: bool = False) -> Sequence[Chunk]:
+    def _read(
+        self, message: Fields, *, whole: bool = False, so_far: bool = False, thinks: bool = False
+    ) -> Sequence[Chunk]:
         before: list[Chunk] = []
         record = Chunk(id=self.id, message=self.id, whole=whole)
         record.last = message.get("chunk_position") == "last"
@@ -155,7 +157,7 @@ class Answer:
                 before.append(Chunk(id=self.id, message=self.id, encrypted=list(self._unseal())))
             if self._signed and self._thought and self._thought[0] != part:
                 record.new_thought, self._thought = True, None
-            record.reasoning = self._thoughts(content.thoughts, repeats=whole or so_far)
+            record.reasoning = self._thoughts(content.thoughts, repeats=thinks and (whole or so_far))
             self._signed = False
         if record.text or record.tool_calls:
             self.speaks = True
@@ -201,7 +203,7 @@ class Answer:
     def _thoughts(self, pieces: Iterable[tuple[PartKey, str]], *, repeats: bool) -> str:
         """The pieces as one text; another part begins a paragraph. A thought that `repeats` one is not told again."""
         said = ""
-        if repeats and self._thinks:
+        if repeats:
             return said
         self._thinks = True
         for part, piece in pieces:
@@ -306,7 +308,9 @@ def _signed_thoughts(content: list[object]) -> Iterator[list[object]]:
             part = {**part, "index": position}
         begun.append(part or item)
         found = read_content([part])
-        if found.thoughts and found.encrypted and position < len(content) - 1:
+        after = fields_of(content[position + 1]) if position < len(content) - 1 else None
+        of_one_item = part and after and part.get("id") and part.get("id") == after.get("id")
+        if found.thoughts and found.encrypted and after and not of_one_item:
             yield begun
             begun = []
     yield begun
