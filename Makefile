@@ -101,11 +101,11 @@ test-protocol: $(PROTOCOLS:%=.venvs/ag-ui-%/.ready)
 
 # The real LangChain packages of Anthropic, AWS, Google and OpenAI, and an agent on each, over sockets.
 test-langchain: .venvs/langchain/.ready
-	.venvs/langchain/bin/python -m pytest -q tests/langchain
+	.venvs/langchain/bin/python -m pytest -q tests/providers
 
-.venvs/langchain/.ready: $(UV) pyproject.toml tests/langchain/requirements.txt
+.venvs/langchain/.ready: $(UV) pyproject.toml tests/providers/requirements.txt
 	$(UV) venv --quiet --clear .venvs/langchain
-	$(UV) pip sync --quiet --python .venvs/langchain/bin/python tests/langchain/requirements.txt
+	$(UV) pip sync --quiet --python .venvs/langchain/bin/python tests/providers/requirements.txt
 	$(UV) pip install --quiet --python .venvs/langchain/bin/python --no-deps --editable .
 	@touch $@
 

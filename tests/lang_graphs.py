@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -13,6 +14,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
+from langgraph.pregel import Pregel
 from pydantic import Field
 
 from dragent_stream.check import check_events
@@ -142,6 +144,10 @@ FORMS: dict[str, Callable[[Any, Any], Any]] = {
     "events v2": lambda graph, given: graph.astream_events(given, THREAD, version="v2"),
     "events v3": lambda graph, given: graph.astream_events(given, THREAD, version="v3"),
 }
+if "version" not in inspect.signature(Pregel.astream).parameters:  # LangGraph before 1.1 has one form less of each
+    FORMS = {name: form for name, form in FORMS.items() if "v2" not in name or "events" in name}
+if "astream_events" not in vars(Pregel):
+    del FORMS["events v3"]
 
 
 def hello() -> dict[str, Any]:
@@ -169,6 +175,8 @@ async def run_of(stream: Any, run_input: Any = None) -> list[Event]:
 def joined(events: list[Event]) -> list[Event]:
     """A run whose deltas are joined and whose ids are numbered in their order; arguments are their value."""
     whole: list[Event] = []
+    if "chunk_position" not in AIMessageChunk.model_fields:  # before 1.0 nothing says that a message is over
+        events = [event for event in events if event["type"] != "TEXT_MESSAGE_END"]
     for event in events:
         before = whole[-1] if whole else {}
         if "delta" in event and all(event.get(key) == before.get(key) for key in ("type", "messageId", "toolCallId")):

@@ -249,7 +249,7 @@ async def test_events_of_a_chain_without_a_chat_model_are_its_text() -> None:
 
 
 async def test_events_of_a_model_are_its_chunks() -> None:
-    for version in ("v1", "v2", "v3"):
+    for version in (form.removeprefix("events ") for form in FORMS if form.startswith("events")):
         model = ChunkModel(answers=iter([chunks_of("Hel", "lo", finish="stop")]))
         assert texts_of(await run_of(model.astream_events("x", version=version))) == ["Hello"]
 
@@ -461,6 +461,36 @@ def test_steps_are_counted_by_each_graph() -> None:
 def test_messages_without_an_id_are_read_like_chat_chunks() -> None:
     found = records(AIMessageChunk("Hel"), AIMessageChunk("lo"))
     assert [(record.message, record.text) for record in found] == [("", "Hel"), ("", "lo")]
+
+
+async def test_whole_messages_without_an_id_are_messages_of_their_own() -> None:
+    parts = [AIMessageChunk("a"), AIMessageChunk("b"), AIMessage("ab"), AIMessage("c"), AIMessage("c")]
+    assert texts_of(await run_of(parts)) == ["ab", "c", "c"]
+
+
+async def test_the_rest_of_a_message_that_its_chunks_left_out_is_told() -> None:
+    parts = [AIMessageChunk("Hel", id="lc_run--1"), AIMessage("Hello", id="lc_run--1")]
+    assert texts_of(await run_of(parts)) == ["Hello"]
+
+
+async def test_a_signature_at_the_end_of_a_stream_is_told() -> None:
+    part = {"type": "thinking", "thinking": "hm", "signature": "S", "index": 0}
+    events = await run_of([AIMessageChunk([part], id="lc_run--1")])
+    assert [event["encryptedValue"] for event in events if event["type"] == "REASONING_ENCRYPTED_VALUE"] == ["S"]
+
+
+async def test_each_signed_thought_is_a_message_with_its_own_signature() -> None:
+    parts = [
+        {"type": "thinking", "thinking": text, "signature": f"S{text}", "index": at} for at, text in enumerate("ab")
+    ]
+    chunks = [AIMessageChunk([part], id="lc_run--1") for part in [*parts, {"type": "text", "text": "Hi", "index": 2}]]
+    whole = AIMessage([*parts, {"type": "text", "text": "Hi"}], id="lc_run--1")
+    for stream in (chunks, [whole], [*chunks, whole]):
+        events = await run_of(stream)
+        assert texts_of(events, "REASONING_MESSAGE_CONTENT") == ["a", "b"]
+        named = {event["messageId"]: event["delta"] for event in events if event["type"] == "REASONING_MESSAGE_CONTENT"}
+        sealed = [event for event in events if event["type"] == "REASONING_ENCRYPTED_VALUE"]
+        assert [(named[event["entityId"]], event["encryptedValue"]) for event in sealed] == [("a", "Sa"), ("b", "Sb")]
 
 
 async def test_think_tags_go_on_inside_each_message() -> None:

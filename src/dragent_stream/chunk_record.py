@@ -46,6 +46,7 @@ class Chunk:
         lane: The graph, or the part of one, whose steps are counted together.
         whole: The message is complete. One that was streamed before under the same id is repeated by it.
         last: This was the last piece of the message.
+        new_thought: `reasoning` begins another thought than the one before, which is signed and complete.
     """
 
     id: str = ""
@@ -56,6 +57,7 @@ class Chunk:
     lane: str = ""
     whole: bool = False
     last: bool = False
+    new_thought: bool = False
     reasoning: str = ""
     encrypted: list[str] = field(default_factory=list[str])
     text: str = ""

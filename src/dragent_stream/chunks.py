@@ -113,7 +113,7 @@ class ChunkReader:
             records.append(Chunk(text=self._tag.held))
         if calls := self._calls_of_other():
             records.append(calls)
-        return records
+        return [*records, *self._langchain.finish()]
 
     def _read(self, chunk: object) -> Sequence[Chunk] | None:
         if isinstance(chunk, str):

@@ -8,7 +8,7 @@ A thought stands in the content, or in `additional_kwargs` as `reasoning_content
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, cast
 
 from dragent_stream.chunk_record import Chunk, ToolCallDelta
@@ -50,6 +50,7 @@ class Origin(NamedTuple):
 
 
 _NOWHERE = Origin()
+_PIECE: Fields = {"type": "AIMessageChunk"}
 
 
 class Answer:
@@ -63,6 +64,7 @@ class Answer:
         streamed: Pieces of it came.
         whole: It was brought as a whole, so nothing can be missing.
         rebuilt: A node has brought it again under another id.
+        over: Its last piece came, or its finish word.
     """
 
     __slots__ = (
@@ -77,6 +79,7 @@ class Answer:
         "calls",
         "id",
         "origin",
+        "over",
         "rebuilt",
         "speaks",
         "streamed",
@@ -92,12 +95,13 @@ class Answer:
         self.streamed = False
         self.whole = False
         self.rebuilt = False
+        self.over = False
         self.speaks = False
         self._thinks = False
         self._thought: PartKey | None = None  # the part that the last piece of thought belongs to
         self._sealed: tuple[PartKey, str] | None = None  # a signature, which may come in pieces
         self._encrypted: set[str] = set()
-        self._signed: set[str] = set()
+        self._signed = False  # the last thought has its signature
         self._usage: Usage | None = None
         self._model = ""
         self._provider = ""
@@ -108,14 +112,31 @@ class Answer:
         calls = calls_of(message)
         return bool(text or calls) and text == read_content(message["content"]).text.strip() and calls == self.calls
 
-    def read(self, message: Fields, *, whole: bool = False, so_far: bool = False) -> Chunk:
-        """The record of a chunk of this message, or of what the whole of it has beyond its chunks.
+    def read(self, message: Fields, *, whole: bool = False, so_far: bool = False) -> Sequence[Chunk]:
+        """The records of a chunk of this message, or of what the whole of it has beyond its chunks.
 
         Args:
             message: Its fields.
             whole: It is the whole message.
             so_far: It is the message so far: all that came, and more.
         """
+        content = message["content"]
+        if type(content) is str and not (whole or so_far or self._sealed or _says_more(message)):
+            self.streamed = True
+            if content:
+                self.speaks, self._thought = True, None
+                self.text.append(content)
+            return (Chunk(id=self.id, message=self.id, text=content),)
+        if isinstance(content, list) and len(cast("list[object]", content)) > 1 and not self._thinks:
+            *signed, rest = _signed_thoughts(cast("list[object]", content))
+            records = [record for part in signed for record in self._read({**_PIECE, "content": part})]
+            return [*records, *self._read({**message, "content": rest}, whole=whole, so_far=so_far, thinks=False)]
+        return self._read(message, whole=whole, so_far=so_far, thinks=self._thinks)
+
+    def _read(
+        self, message: Fields, *, whole: bool = False, so_far: bool = False, thinks: bool = False
+    ) -> Sequence[Chunk]:
+        before: list[Chunk] = []
         record = Chunk(id=self.id, message=self.id, whole=whole)
         record.last = message.get("chunk_position") == "last"
         metadata = fields_of(message.get("response_metadata")) or {}
@@ -131,7 +152,13 @@ class Answer:
         if not so_far:
             record.tool_calls = list(self._calls(message, more, whole=whole, last=record.last))
         if content.thoughts:
-            record.reasoning = self._thoughts(content.thoughts, repeats=whole or so_far)
+            part = content.thoughts[0][0][0]
+            if self._sealed and self._sealed[0][0] != part:
+                before.append(Chunk(id=self.id, message=self.id, encrypted=list(self._unseal())))
+            if self._signed and self._thought and self._thought[0] != part:
+                record.new_thought, self._thought = True, None
+            record.reasoning = self._thoughts(content.thoughts, repeats=thinks and (whole or so_far))
+            self._signed = False
         if record.text or record.tool_calls:
             self.speaks = True
             self._thought = None
@@ -139,20 +166,26 @@ class Answer:
             self.speaks = True
         if metadata:
             record.finish, record.error = _finish(metadata)
+        if whole and self.over:
+            record.finish = None  # it was said with the pieces
+        self.over = self.over or record.last or bool(record.finish)
         if content.encrypted or self._sealed:
             ends = bool(whole or record.last or record.finish or record.tool_calls)
             said = bool(record.text or content.thoughts)
             record.encrypted = list(self._seal(content.encrypted, said=said, ends=ends))
         counts = message.get("usage_metadata") or (whole and (metadata.get("token_usage") or metadata.get("usage")))
         if counts and (usage := read_usage(counts)):
-            record.usage = usage if whole else self._more_usage(usage)
+            if whole:
+                record.usage = None if usage == self._usage else usage
+            else:
+                record.usage = self._more_usage(usage)
             record.usage_adds = not whole
             record.model, record.provider = self._model, self._provider  # said once, and not with the usage
         if record.text:
             self.text.append(record.text)
         self.streamed = self.streamed or not whole
         self.whole = self.whole or whole
-        return record
+        return [*before, record]
 
     def rest(self) -> Chunk | None:
         """What is still held back when the stream ends."""
@@ -170,7 +203,7 @@ class Answer:
     def _thoughts(self, pieces: Iterable[tuple[PartKey, str]], *, repeats: bool) -> str:
         """The pieces as one text; another part begins a paragraph. A thought that `repeats` one is not told again."""
         said = ""
-        if repeats and self._thinks:
+        if repeats:
             return said
         self._thinks = True
         for part, piece in pieces:
@@ -196,6 +229,7 @@ class Answer:
     def _unseal(self) -> Iterable[str]:
         if self._sealed and self._sealed[1] not in self._encrypted:
             self._encrypted.add(self._sealed[1])
+            self._signed = self._sealed[0][0] == (self._thought or (None,))[0]
             yield self._sealed[1]
         self._sealed = None
 
@@ -249,6 +283,37 @@ def calls_of(message: Fields) -> list[str]:
 
 def _name_of(call: Fields) -> str:
     return text_of(call.get("id")) or text_of(call.get("name"))
+
+
+def _says_more(message: Fields) -> bool:
+    """A chunk has something beside its content; most have not."""
+    get = message.get
+    return bool(
+        get("tool_call_chunks")
+        or get("response_metadata")
+        or get("additional_kwargs")
+        or get("usage_metadata")
+        or get("chunk_position")
+        or get("tool_calls")
+        or get("invalid_tool_calls")
+    )
+
+
+def _signed_thoughts(content: list[object]) -> Iterator[list[object]]:
+    """A content in pieces, each but the last with one signed thought: each of these is a thought of its own."""
+    begun: list[object] = []
+    for position, item in enumerate(content):
+        part = fields_of(item)
+        if part and "index" not in part:
+            part = {**part, "index": position}
+        begun.append(part or item)
+        found = read_content([part])
+        after = fields_of(content[position + 1]) if position < len(content) - 1 else None
+        of_one_item = part and after and part.get("id") and part.get("id") == after.get("id")
+        if found.thoughts and found.encrypted and after and not of_one_item:
+            yield begun
+            begun = []
+    yield begun
 
 
 def _entries(message: Fields, key: str) -> list[Fields]:

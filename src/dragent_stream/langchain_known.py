@@ -29,26 +29,32 @@ _Print: TypeAlias = tuple[str, str, tuple[str, ...]]
 class KnownMessages:
     """The messages of one stream, by all their ids, and those that have none."""
 
-    __slots__ = ("_answers", "_latest", "_results", "_unnamed")
+    __slots__ = ("_answers", "_latest", "_nameless", "_results", "_unnamed", "_wholes")
 
     def __init__(self) -> None:
         self._answers: dict[str, Answer] = {}  # by each id that names them
         self._latest: dict[str, Answer] = {}  # by task
+        self._nameless: dict[str, Answer] = {}  # of chunks without an id, by task
+        self._wholes = 0
         self._results = _Results()
         self._unnamed: dict[_Print, list[str]] = {}  # the nodes that they are from
 
     def __bool__(self) -> bool:
-        return bool(self._answers or self._results.known)
+        return bool(self._answers or self._nameless or self._results.known)
 
     def rest(self) -> Sequence[Chunk]:
         """The records of what is held back: the stream has ended."""
-        return [rest for answer in dict.fromkeys(self._answers.values()) if (rest := answer.rest())]
+        return [
+            rest
+            for answer in dict.fromkeys([*self._answers.values(), *self._nameless.values()])
+            if (rest := answer.rest())
+        ]
 
     def streamed(self, message: Fields, metadata: Fields, run: str = "") -> Sequence[Chunk]:
         """A message as it is streamed: a piece of one, or a whole one."""
-        if is_answer(message) and message["type"].endswith("Chunk"):
+        if message["type"] == "AIMessageChunk" or (message["type"] == "ChatMessageChunk" and is_answer(message)):
             answer = self._answer(message, metadata, run)
-            return (_placed(answer.read(message), metadata),)
+            return [_placed(record, metadata) for record in answer.read(message)]
         return self.whole(message, metadata)
 
     def whole(self, message: Fields, metadata: Fields | None = None, origin: Origin | None = None) -> Sequence[Chunk]:
@@ -69,7 +75,8 @@ class KnownMessages:
         key = _print(message)
         answer = self._answers.get(name) or self._rebuilt(message, origin)
         if answer is None:
-            answer = Answer(name, origin)
+            answer = Answer(name or f"unnamed {self._wholes}", origin)
+            self._wholes += 1
             nodes = self._unnamed.get(key, [])
             told = [node for node in nodes if not node or not origin.node or node == origin.node]
             if name and told:
@@ -82,16 +89,21 @@ class KnownMessages:
         if answer.whole:
             return ()
         self._results.asked(calls_of(message) if not answer.speaks else ())
-        return (_placed(answer.read(message, whole=True), metadata),)
+        return [_placed(record, metadata) for record in answer.read(message, whole=True)]
 
     def _answer(self, message: Fields, metadata: Fields, run: str) -> Answer:
         """The answer that a chunk is a piece of."""
         name = text_of(message.get("id"))
         if not name:
-            return Answer("")
+            task = run or origin_of(metadata).task
+            answer = self._nameless.get(task)
+            if answer is None or answer.whole:
+                answer = self._nameless[task] = Answer("", origin_of(metadata))
+            return answer
         answer = self._answers.get(name)
         if answer is not None and (answer.id == name or not _speaks(message) or name.startswith(_RUN_IDS)):
-            self._results.asked(_asked(message))
+            if message.get("tool_call_chunks"):
+                self._results.asked(_asked(message))
             return answer
         origin = origin_of(metadata)
         task = run or origin.task
@@ -111,7 +123,7 @@ class KnownMessages:
 
     def _rebuilt(self, message: Fields, origin: Origin) -> Answer | None:
         """The answer that a node has built anew under another id."""
-        told = list(dict.fromkeys(self._answers.values()))
+        told = list(dict.fromkeys([*self._answers.values(), *self._nameless.values()]))
         for answer in reversed(told if any(origin) else told[-1:]):
             inside = answer.origin.graph != origin.graph
             if (
@@ -130,7 +142,7 @@ class KnownMessages:
         if not name or not is_answer(message):
             return ()
         answer = self._answers.setdefault(name, Answer(name))
-        return () if answer.whole else (answer.read(message, so_far=True),)
+        return () if answer.whole else answer.read(message, so_far=True)
 
     def result(self, message: Fields, metadata: Fields) -> Sequence[Chunk]:
         """The result of a tool; none where it was told."""

@@ -39,8 +39,9 @@ class LangChainReader:
 
         None for what is neither.
         """
-        message = message_fields(chunk)
-        if message is not None:
+        if (pair := _pair(chunk)) is not None:
+            return self._known.streamed(*pair)
+        if (message := message_fields(chunk)) is not None:
             return self._known.streamed(message, {})
         part = part_of(chunk)
         if part is not None:
@@ -197,6 +198,15 @@ class LangChainReader:
             output = event.get("output", event.get("message"))
             message = message_fields(output)
             yield from self._known.result(message or {"type": "tool", "tool_call_id": call, "content": output}, {})
+
+
+def _pair(chunk: object) -> tuple[Fields, Fields] | None:
+    """What most parts are: a message and the metadata of its task."""
+    if type(chunk) is not tuple or len(cast("tuple[object, ...]", chunk)) != 2:
+        return None
+    first, metadata = cast("tuple[object, object]", chunk)
+    message = message_fields(first) if type(metadata) is dict else None
+    return None if message is None else (message, cast("Fields", metadata))
 
 
 def _new(messages: list[Fields]) -> list[Fields]:

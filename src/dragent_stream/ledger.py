@@ -383,11 +383,13 @@ class RunLedger(Generic[E]):
         self.write(message, delta)
         self._hold_only(turn, (TEXT,), message, turn.said)
 
-    def reasoning(self, delta: str) -> None:
-        """A thought of the model. Open text stays open: one answer is one message."""
+    def reasoning(self, delta: str, *, new: bool = False) -> None:
+        """A thought of the model; `new`: another one. Open text stays open: one answer is one message."""
         if not delta or self.finished:
             return
         turn = self._speaking_turn()
+        if new:
+            self._close_reasoning(turn)
         if turn.reasoning is None:
             turn.reasoning = self.open_reasoning()
             self._give_encrypted(turn, ("message", turn.reasoning.id), best=True)

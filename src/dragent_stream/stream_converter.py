@@ -66,7 +66,6 @@ class ChunkConverter(Generic[E]):
         "_reader",
         "_steps",
         "_think",
-        "_told",
         "_warned",
         "glance",
         "ledger",
@@ -86,7 +85,6 @@ class ChunkConverter(Generic[E]):
         self._steps: StepConverter[E] | None = None
         self._body: AnswerBody[E] | None = None
         self._think = ThinkTags() if self.ledger.options.think_tags else None
-        self._told: dict[str, set[str]] = {}  # LangChain messages that were begun: ids of their calls, their signatures
         self._warned = False
 
     @property
@@ -203,11 +201,9 @@ class ChunkConverter(Generic[E]):
         if record.message != ledger.place.message and (record.message or _speaks(record)):
             self._release_text()
             ledger.enter(Place(record.message, record.step, record.lane))
-        if record.message:
-            self._drop_repeated(record)
         if record.reasoning:
             self._release_text()
-            ledger.reasoning(ledger.new_thought(record.reasoning))
+            ledger.reasoning(ledger.new_thought(record.reasoning), new=record.new_thought)
         for value in record.encrypted:
             ledger.encrypted(value)
         if record.text:
@@ -239,20 +235,6 @@ class ChunkConverter(Generic[E]):
         if record.last or record.whole:
             self._release_text()
             ledger.end_turn()
-
-    def _drop_repeated(self, record: Chunk) -> None:
-        """Take from a whole message what its pieces have said before; remember what was said."""
-        told = self._told.get(record.message)
-        if told is not None and record.whole:
-            record.text = record.reasoning = ""
-            record.encrypted = [value for value in record.encrypted if value not in told]
-            record.tool_calls = [delta for delta in record.tool_calls if delta.id and delta.id not in told]
-            if not _speaks(record) and not self.ledger.is_open(record.message):
-                record.finish = None
-        if _speaks(record):
-            known = self._told.setdefault(record.message, set())
-            known.update(delta.id for delta in record.tool_calls)
-            known.update(record.encrypted)
 
     def _release_text(self) -> None:
         """What was held back is no tag and no snapshot, as something else follows it."""

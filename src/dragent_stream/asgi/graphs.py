@@ -65,7 +65,8 @@ def _subgraphs(graph: Any) -> set[str] | None:
 
 
 def _names(namespace: Sequence[str]) -> str:
-    return "|".join(task.partition(":")[0] for task in namespace)
+    """The path of a graph in the spelling of `get_subgraphs`; a number tells two runs of one graph in one task apart."""
+    return "|".join(task.partition(":")[0] for task in namespace if not task.isdecimal())
 
 
 async def _given(graph: Any, messages: Sequence[BaseMessage], config: dict[str, Any]) -> Any:
@@ -80,12 +81,18 @@ async def _given(graph: Any, messages: Sequence[BaseMessage], config: dict[str, 
 
     held = convert_to_messages(cast("Any", stored))
     sent, replaces = messages_to_send(held, messages)
-    if not hasattr(graph.channels.get("messages"), "operator"):
-        return sent if replaces else [*held, *sent]  # no reducer: what is given is what it holds
+    reducer = getattr(graph.channels.get("messages"), "operator", None)
+    if reducer is None:
+        return sent if replaces else [*held, *sent]  # what is given is what it holds
     if not replaces:
         return sent
     try:
         from langgraph.types import Overwrite
-    except ImportError:  # before 1.0
-        return [RemoveMessage(id=_REMOVE_ALL), *sent]
+    except ImportError:  # before 1.1
+        if "add_messages" in getattr(reducer, "__qualname__", ""):
+            return [RemoveMessage(id=_REMOVE_ALL), *sent]
+        raise ConversionError(
+            "the conversation was edited, and only a newer langgraph can tell the graph's own reducer of messages so"
+            " (langgraph.types.Overwrite)"
+        ) from None
     return Overwrite(sent)
