@@ -64,6 +64,8 @@ def text_and_reasoning(content: object) -> tuple[str, str]:
 
 def _read_part(part: Fields, index: object, found: Content) -> None:
     kind = part.get("type")
+    if not isinstance(kind, str | None):
+        return
     if kind == "non_standard" and (inner := fields_of(part.get("value"))):
         _read_part(inner, index, found)
         return

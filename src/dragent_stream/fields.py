@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TypeAlias, cast
 
-__all__ = ["Fields", "fields_of"]
+__all__ = ["Fields", "fields_of", "items_of"]
 
 Fields: TypeAlias = Mapping[str, Any]
 
@@ -26,6 +26,13 @@ def fields_of(value: object) -> Fields | None:
     if not isinstance(fields, dict) or isinstance(value, type | Enum):
         return None
     return cast("dict[str, Any]", {**fields, **extra} if extra else fields)
+
+
+def items_of(value: object) -> list[Fields]:
+    """The objects in a list; none where there is no list."""
+    if not isinstance(value, list | tuple):
+        return []
+    return [found for item in cast("list[object]", value) if (found := fields_of(item))]
 
 
 _PLAIN = frozenset({type(None), str, int, float, bool, list, tuple, bytes})

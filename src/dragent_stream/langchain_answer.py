@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 from dragent_stream.chunk_record import Chunk, ToolCallDelta
 from dragent_stream.content_parts import Content, PartKey, read_content
 from dragent_stream.errors import UpstreamError
-from dragent_stream.fields import Fields, fields_of
+from dragent_stream.fields import Fields, fields_of, items_of
 from dragent_stream.finish_reasons import Finish, read_finish
 from dragent_stream.usage import Usage, read_usage
 from dragent_stream.values import arguments_of, first_text, index_of, text_of
@@ -236,10 +236,9 @@ class Answer:
     def _calls(self, message: Fields, more: Fields, *, whole: bool, last: bool) -> Iterable[ToolCallDelta]:
         signatures = fields_of(more.get(_GEMINI_SIGNATURES)) or {}
         signed = _signatures(message["content"])
-        fragments = message.get("tool_call_chunks") or ()
-        calls = [call for item in cast("Iterable[object]", fragments) if (call := fields_of(item))]
+        calls = items_of(message.get("tool_call_chunks"))
         if not calls:
-            calls = [call for key in ("tool_calls", "invalid_tool_calls") for call in _entries(message, key)]
+            calls = [call for key in ("tool_calls", "invalid_tool_calls") for call in items_of(message.get(key))]
             if whole or last:  # what was streamed, put together
                 calls = [call for call in calls if _name_of(call) not in self.calls]
         for ordinal, call in enumerate(calls):
@@ -277,7 +276,7 @@ class Answer:
 
 def calls_of(message: Fields) -> list[str]:
     """The ids of a whole message's calls, names where there are none."""
-    entries = [call for key in ("tool_calls", "invalid_tool_calls") for call in _entries(message, key)]
+    entries = [call for key in ("tool_calls", "invalid_tool_calls") for call in items_of(message.get(key))]
     return [_name_of(call) for call in entries]
 
 
@@ -314,10 +313,6 @@ def _signed_thoughts(content: list[object]) -> Iterator[list[object]]:
             yield begun
             begun = []
     yield begun
-
-
-def _entries(message: Fields, key: str) -> list[Fields]:
-    return [call for item in cast("Iterable[object]", message.get(key) or ()) if (call := fields_of(item))]
 
 
 def _read_more(more: Fields, content: Content) -> None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from dragent_stream.chunk_record import Chunk, ToolResult
 from dragent_stream.content_parts import read_content, result_text
-from dragent_stream.fields import Fields, fields_of
+from dragent_stream.fields import Fields, items_of
 from dragent_stream.langchain_answer import Answer, Origin, calls_of
 from dragent_stream.values import text_of
 
@@ -208,8 +208,7 @@ def _speaks(message: Fields) -> bool:
 
 
 def _asked(message: Fields) -> list[str]:
-    calls = (fields_of(item) or {} for item in cast("Iterable[object]", message.get("tool_call_chunks") or ()))
-    return [call_id for call in calls if (call_id := text_of(call.get("id")))]
+    return [call_id for call in items_of(message.get("tool_call_chunks")) if (call_id := text_of(call.get("id")))]
 
 
 def _print(message: Fields) -> tuple[str, str, tuple[str, ...]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import cast
 
 from dragent_stream.fields import Fields, fields_of
+from dragent_stream.values import text_of
 
 __all__ = ["message_fields", "node_message_fields"]
 
@@ -42,7 +43,7 @@ def message_fields(value: object) -> Fields | None:
     fields = fields_of(value)
     if not fields:
         return None
-    kind = fields.get("type")
+    kind = text_of(fields.get("type"))
     if kind in _TYPES:
         if "content" in fields:
             return fields
@@ -68,6 +69,6 @@ def node_message_fields(value: object) -> Fields | None:
     if found := message_fields(value):
         return found
     fields = fields_of(value)
-    if not fields or "content" not in fields or "type" in fields or fields.get("role") not in _ROLES:
+    if not fields or "content" not in fields or "type" in fields or (role := text_of(fields.get("role"))) not in _ROLES:
         return None
-    return {**fields, "type": _ROLES[fields["role"]]}
+    return {**fields, "type": _ROLES[role]}

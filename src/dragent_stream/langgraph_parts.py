@@ -69,7 +69,7 @@ def part_of(chunk: object) -> Part | None:
     if not fields:
         return None
     kind = fields.get("type")
-    if kind in _MODES and "data" in fields and "ns" in fields:
+    if isinstance(kind, str) and kind in _MODES and "data" in fields and "ns" in fields:
         return Part(kind, _graph(fields["ns"]), _with_interrupts(fields["data"], fields))
     if kind == "event" and isinstance(method := fields.get("method"), str):
         params = fields_of(fields.get("params")) or {}

@@ -113,7 +113,9 @@ class RunLedger(Generic[E]):
         "_calls",
         "_chunks_over",
         "_cut_call",
+        "_cut_ids",
         "_events",
+        "_idle",
         "_new_id",
         "_open_turns",
         "_out",
@@ -175,9 +177,11 @@ class RunLedger(Generic[E]):
         self.place = _CHAT
         self._open_turns: dict[str, Turn[E]] | None = None  # of LangChain messages, by their id
         self._cut_call: ToolCall | None = None  # the first one whose arguments are no JSON, and which was not ended
+        self._cut_ids: set[str] | None = None  # of all of them
         self._side: tuple[OpenMessage[E], ...] = ()  # messages of the step path
         self._steps: tuple[str, ...] = ()
-        self._calls: list[ToolCall] = []  # shown or announced, and not answered yet
+        self._calls: dict[ToolCall, None] = {}  # shown or announced, and not answered yet
+        self._idle: dict[ToolCall, None] = {}  # those among them that no step executes
         self._used_call_ids = set(used_call_ids) or None
         self._unanswered = frozenset(unanswered_call_ids)
         self._answered_ids: set[str] | None = None
@@ -288,7 +292,6 @@ class RunLedger(Generic[E]):
         for message in self._side:
             self.close_message(message)
         self._go_past(self._calls)
-        self._show_unmatched()
         self._close_steps()
 
     def _end(self) -> None:
@@ -335,7 +338,7 @@ class RunLedger(Generic[E]):
                 self._end_turn(earlier)
         self.place = place
         self._turn = turns.get(place.message)
-        if self._turn is None and turn and not turn.place.message:
+        if turn and not turn.place.message:
             self._end_turn(turn)
 
     def is_open(self, message: str) -> bool:
@@ -454,7 +457,7 @@ class RunLedger(Generic[E]):
     def _announce(self, turn: Turn[E], call: ToolCall) -> None:
         call.turn = turn
         turn.unshown.append(call)
-        self._calls.append(call)
+        self._calls[call] = self._idle[call] = None
 
     def _hold_call(self, turn: Turn[E], call: ToolCall) -> None:
         """Let this call go on without a decision as long as its arguments are open."""
@@ -517,9 +520,17 @@ class RunLedger(Generic[E]):
             return
         self.hot.clear()
         self._close_turn(turn)
-        self._cut_call = self._cut_call or next(
-            (call for call in turn.calls if call.state is not CallState.ENDED), None
-        )
+        for call in turn.calls:
+            if call.state is not CallState.ENDED:
+                self._cut(call)
+
+    def _cut(self, call: ToolCall) -> None:
+        """The arguments of a call that is over are no JSON: it is not ended, and neither is its run."""
+        self._cut_call = self._cut_call or call
+        self._cut_ids = (self._cut_ids or set()) | call.ids
+        self._forget(call)
+        if call.held_result is not None:
+            self._unmatched_result(call.wire_id or call.provider_id, call.held_result)
 
     def _close_turn(self, turn: Turn[E]) -> None:
         """Close its messages, and end its calls where their arguments are JSON."""
@@ -640,8 +651,8 @@ class RunLedger(Generic[E]):
     # Calls.
 
     def calls_of_turn(self) -> Iterator[ToolCall]:
-        """The unanswered calls, oldest first: what a starting tool may belong to."""
-        return (call for call in self._calls if call.name and not call.answered and not call.frontend)
+        """The calls that nobody executes yet, oldest first: what a starting tool may belong to."""
+        return (call for call in self._idle if call.name and not call.frontend)
 
     def whole_call(self, name: str, arguments: str) -> ToolCall:
         """Show a complete call that only the step path knows."""
@@ -654,9 +665,20 @@ class RunLedger(Generic[E]):
         self._end_call(call)
         return call
 
+    def tool_left(self, call: ToolCall) -> None:
+        """The step that was taken for this call's was another's."""
+        call.running = False
+        if call in self._calls:
+            self._idle[call] = None
+
+    def _forget(self, call: ToolCall) -> None:
+        del self._calls[call]
+        self._idle.pop(call, None)
+
     def tool_runs(self, call: ToolCall) -> None:
         """A call is being executed: its arguments are complete, and so is the model's turn."""
         call.running = True
+        self._idle.pop(call, None)
         call.turn.executed = True
         if call.state is not CallState.ENDED and call.is_json:
             self._end_turn(call.turn)
@@ -664,7 +686,7 @@ class RunLedger(Generic[E]):
     def answer(self, call: ToolCall, content: Any) -> None:
         """The result of a call, as text or as content parts; it waits for the call's END."""
         call.running = False
-        if call.answered or call.frontend or self.finished:
+        if call.answered or call.frontend or self.finished or call not in self._calls:
             return
         call.turn.executed = True
         if call.state is CallState.ENDED or call.is_json:
@@ -677,7 +699,7 @@ class RunLedger(Generic[E]):
             return  # ending it has given the result that was waiting, or it was never shown
         call.answered = True
         call.held_result = None
-        self._calls.remove(call)
+        self._forget(call)
         self._answered_ids = (self._answered_ids or set()) | call.ids
         self._result(call.wire_id, content)
 
@@ -706,6 +728,8 @@ class RunLedger(Generic[E]):
         self.steps_seen = True
         if call := self._call_of(tool_call_id):
             self.answer(call, content)
+        elif self._cut_ids and tool_call_id in self._cut_ids and not self.finished:
+            self._unmatched_result(tool_call_id, content)
         return self.drain()
 
     def streamed_result(self, tool_call_id: str, content: Any) -> None:
@@ -721,6 +745,8 @@ class RunLedger(Generic[E]):
             self.answer(call, content)
         elif self._answered_ids and tool_call_id in self._answered_ids:
             self.dropped += 1  # it was told before
+        elif self._cut_ids and tool_call_id in self._cut_ids:
+            self._unmatched_result(tool_call_id, content)
         elif tool_call_id in self._unanswered:
             self._unanswered -= {tool_call_id}
             self._result(tool_call_id, content)
@@ -803,11 +829,12 @@ class RunLedger(Generic[E]):
         """Something else begins, so the names of the calls so far are whole."""
         if not turn.unshown:
             return
-        unshown = [call for call in turn.unshown if call.state is CallState.HELD]
+        unshown, turn.unshown = turn.unshown, []
         for call in unshown:
-            if call is not before and call.name and not self._is_frontend(call):
+            if call is before or not call.name:
+                turn.unshown.append(call)
+            elif call.state is CallState.HELD and not self._is_frontend(call):
                 self._show(call)
-        turn.unshown = [call for call in unshown if call.state is CallState.HELD]
 
     def _end_call(self, call: ToolCall) -> None:
         """END, unless the arguments are no JSON: END means that they are complete."""
@@ -815,7 +842,7 @@ class RunLedger(Generic[E]):
             return
         if call.state is CallState.HELD and not call.name:
             self.dropped += 1  # AG-UI has no call without a name
-            self._calls.remove(call)
+            self._forget(call)
             call.state = CallState.ENDED
             return
         if not (call.custom or call.is_json):
@@ -847,7 +874,7 @@ class RunLedger(Generic[E]):
             self._announce(turn, call)
             self._take(call, text)
 
-    def _go_past(self, calls: list[ToolCall]) -> None:
+    def _go_past(self, calls: Iterable[ToolCall]) -> None:
         """Answer backend calls that the run has left behind; without steps nobody here executes them."""
         if self.steps_seen:
             for call in list(calls):

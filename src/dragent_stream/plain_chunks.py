@@ -119,7 +119,7 @@ class Glance(Generic[E]):
             if not text or not (_is_ascii(text) or well_formed(text) is text):
                 return None
             write = self.writers[kind]
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except (AttributeError, LookupError, TypeError, ValueError):
             return None
         try:
             return write(text)

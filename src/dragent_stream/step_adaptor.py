@@ -270,7 +270,7 @@ class StepConverter(Generic[E]):
             content = output.get("content")
             if call is None or call_id not in call.ids:
                 if call:
-                    call.running = False
+                    self.ledger.tool_left(call)
                 self.ledger.keep(self.ledger.tool_result(call_id, json_text(content)))
                 return
             self.ledger.answer(call, json_text(content))
@@ -303,11 +303,8 @@ class StepConverter(Generic[E]):
 
     def _match(self, name: str, given: object) -> ToolCall | None:
         """The unanswered call that a starting tool executes."""
-        taken = set(map(id, self._running.values()))
-        calls = [call for call in self.ledger.calls_of_turn() if call.name == name and id(call) not in taken]
-        if given is None:
-            return calls[0] if calls else None
-        return next((call for call in calls if _asks_for(call, given)), None)
+        calls = (call for call in self.ledger.calls_of_turn() if call.name == name)
+        return next((call for call in calls if given is None or _asks_for(call, given)), None)
 
     def _name_step(self, step: _Step) -> None:
         if step.name and self.ledger.step_started(step.name):

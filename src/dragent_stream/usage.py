@@ -122,7 +122,7 @@ class UsageTotals:
                 for name, value in zip(_WIRE_NAMES, (provider or None, model or None, *usage), strict=True)
                 if value is not None
             }
-            for (provider, model), usage in self._totals.items()
+            for (provider, model), usage in ((key, usage.consistent()) for key, usage in self._totals.items())
         ]
 
 
