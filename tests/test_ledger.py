@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from agui_case import counted_ids, wire
 from dragent_stream import ChunkConverter, ConverterOptions, RunLedger, StepConverter
 from dragent_stream.check import check_events
 from dragent_stream.chunk_record import ToolCallDelta
-from dragent_stream.events import WireEvents
+from dragent_stream.events import RESULT_PARTS, WireEvents
 
 
 def ledger(**more: Any) -> RunLedger[bytes]:
@@ -227,3 +228,127 @@ def test_the_signature_of_a_call_may_come_after_its_arguments_and_is_written_onc
 
 def test_a_version_of_thousands_of_digits_is_a_version() -> None:
     assert kinds(ledger(protocol_version="9" * 5000).finish_run()) == ["RUN_FINISHED"]
+
+
+HALF = '{"text": "Chap'
+
+
+def test_a_call_whose_arguments_are_no_json_is_never_ended_and_fails_the_run_at_its_end() -> None:
+    run = ledger()
+    events = run.start_run()
+    run.tool_call(call("write", HALF, "a", 0))
+    run.end_turn()
+    run.text("I have written it.")
+    wires = [wire(event) for event in events + run.finish_run()]
+    assert [e["type"] for e in wires if e.get("toolCallId") == "a"] == ["TOOL_CALL_START", "TOOL_CALL_ARGS"]
+    assert "I have written it." in [e.get("delta") for e in wires]
+    assert (wires[-1]["type"], wires[-1]["code"]) == ("RUN_ERROR", "INCOMPLETE_TOOL_CALL")
+    assert check_events(wires) == []
+
+
+def test_a_call_that_is_tried_again_leaves_the_cut_one_open() -> None:
+    run = ledger()
+    events = run.start_run()
+    run.tool_call(call("write", HALF, "a", 0))
+    run.tool_call(call("write", '{"text": "Chapter"}', "b", 0))
+    wires = [wire(event) for event in events + run.finish_run()]
+    assert [e["toolCallId"] for e in wires if e["type"] == "TOOL_CALL_END"] == ["b"]
+    assert wires[-1]["code"] == "INCOMPLETE_TOOL_CALL"
+
+
+def custom_events(run: Any) -> list[Any]:
+    return [e["value"] for e in map(wire, run.drain()) if e["type"] == "CUSTOM"]
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_the_result_of_a_cut_call_is_shown_although_the_call_cannot_have_it(late: bool) -> None:
+    run = ledger()
+    run.tool_call(call("write", HALF, "a", 0))
+    if late:
+        run.end_turn()
+    run.streamed_result("a", "rain")
+    run.end_turn()
+    assert custom_events(run) == [{"toolCallId": "a", "content": "rain"}]
+
+
+def test_a_result_for_an_unknown_call_is_the_one_open_calls_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    run = ledger()
+    run.tool_call(call("weather", "{}", "call_1", 0))
+    run.streamed_result("call_9", "rain")
+    wires = [wire(event) for event in run.drain()]
+    assert [(e["toolCallId"], e["content"]) for e in wires if e["type"] == "TOOL_CALL_RESULT"] == [("call_1", "rain")]
+    assert "'call_9'" in caplog.text and "'call_1'" in caplog.text
+
+
+@pytest.mark.parametrize("open_calls", [0, 2])
+def test_a_result_for_an_unknown_call_is_shown_beside_the_calls_where_none_or_several_are_open(open_calls: int) -> None:
+    run = ledger()
+    for at in range(open_calls):
+        run.tool_call(call("weather", "{}", f"call_{at}", at))
+    run.streamed_result("call_9", "rain")
+    assert custom_events(run) == [{"toolCallId": "call_9", "content": "rain"}]
+
+
+def test_a_result_that_was_told_before_is_told_once() -> None:
+    run = ledger()
+    run.tool_call(call("weather", "{}", "a", 0))
+    run.streamed_result("a", "rain")
+    run.drain()
+    run.streamed_result("a", "rain")
+    assert run.drain() == []
+
+
+def test_a_result_for_a_call_of_the_history_is_that_calls() -> None:
+    run = ledger(used_call_ids=["h1", "h2"], unanswered_call_ids=["h2"])
+    run.streamed_result("h2", "yes")
+    (event,) = map(wire, run.drain())
+    assert (event["type"], event["toolCallId"], event["content"]) == ("TOOL_CALL_RESULT", "h2", "yes")
+
+
+def test_a_call_that_text_follows_may_still_be_executed() -> None:
+    run = ledger()
+    run.steps_seen = True
+    run.tool_call(call("f", "{}", "a", 0))
+    run.text("Let me see.")
+    run.drain()
+    run.tool_started("a")
+    (result,) = map(wire, run.tool_result("a", "1"))
+    assert (result["type"], result["content"]) == ("TOOL_CALL_RESULT", "1")
+
+
+def test_a_tool_that_takes_free_text_gets_it_as_the_one_value_of_an_object() -> None:
+    run = ledger()
+    for piece in ('say "hi', '"\n', "\ud83d", "\ude00"):
+        run.tool_call(ToolCallDelta(0, "a", "shell", piece, custom=True))
+    wires = [wire(event) for event in run.finish_run()]
+    arguments = "".join(e["delta"] for e in wires if e["type"] == "TOOL_CALL_ARGS")
+    assert json.loads(arguments) == {"input": 'say "hi"\n\U0001f600'}
+    assert wires[-1]["type"] == "RUN_FINISHED"
+
+
+IMAGE = [{"type": "text", "text": "here"}, {"type": "image", "base64": "AAAA", "mime_type": "image/png"}]
+
+
+@pytest.mark.parametrize(
+    ("version", "content"),
+    [
+        (
+            "1.0",
+            [
+                {"type": "text", "text": "here"},
+                {"type": "image", "source": {"type": "data", "value": "AAAA", "mimeType": "image/png"}},
+            ],
+        ),
+        (None, json.dumps(IMAGE, separators=(",", ":"))),
+    ],
+)
+def test_parts_of_a_result_are_parts_for_clients_that_read_them_and_json_for_others(version: Any, content: Any) -> None:
+    run = ledger(protocol_version=version)
+    converter = ChunkConverter(run)
+    converter.feed(
+        {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f"}}]}}]}
+    )
+    frames = converter.feed({"role": "tool", "tool_call_id": "a", "content": IMAGE})
+    (result,) = [e for e in map(wire, frames) if e["type"] == "TOOL_CALL_RESULT"]
+    # Objects of ag-ui-protocol before 1.0 hold text alone, and both writers say the same.
+    assert result["content"] == (content if RESULT_PARTS else json.dumps(IMAGE, separators=(",", ":")))

@@ -185,3 +185,59 @@ def test_a_custom_event_with_a_lone_surrogate_is_written() -> None:
     (frame,) = steps.feed(step("CUSTOM_START", "c", "a.b\ud800", {"input": {"k\udc00": "v\ud800"}}))
     event = wire(frame)
     assert (event["name"], event["value"]["input"]) == ("a.b\ufffd", {"k\ufffd": "v\ufffd"})
+
+
+def test_tokens_as_typed_parts_are_text() -> None:
+    steps = StepConverter(options=ConverterOptions(new_id=counted_ids()))
+    steps.feed(step("LLM_START", "m", "model"))
+    frames = steps.feed(step("LLM_NEW_TOKEN", "m", "model", {"chunk": [{"type": "text", "text": "Hi"}, {"type": "x"}]}))
+    assert [wire(event).get("delta") for event in frames][1:] == ["Hi"]
+
+
+def test_what_an_unfinished_model_call_has_said_is_shown_where_the_chunks_bring_nothing() -> None:
+    for brought in (False, True):
+        ledger, chunks, steps = shared()
+        steps.feed(step("LLM_START", "m", "model"))
+        frames = steps.feed(step("LLM_NEW_TOKEN", "m", "model", {"chunk": "Hel"}))
+        if brought:
+            frames += chunks.feed("Hello")
+        frames += steps.feed(step("LLM_NEW_TOKEN", "m", "model", {"chunk": "lo"}))
+        frames += steps.finish() + chunks.finish() + ledger.finish_run()
+        assert "".join(wire(frame).get("delta", "") for frame in frames) == "Hello"
+
+
+@pytest.mark.parametrize("place", ["input", "chat_inputs"])
+def test_the_tool_messages_that_a_model_is_asked_with_are_results(place: str) -> None:
+    ledger, _, steps = shared()
+    announce(ledger, ("a", "add", "{}"), ("b", "mul", "{}"))
+    messages = [
+        {"type": "human", "content": "hi"},
+        {"type": "ai", "content": ""},
+        {"type": "tool", "tool_call_id": "b", "content": "20"},
+        {"type": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "10"}]},
+    ]
+    asked = step("LLM_START", "m", "model", {"input": messages if place == "input" else None})
+    asked["metadata"] = {"chat_inputs": messages if place == "chat_inputs" else None}
+    assert sorted(results(steps.feed(asked))) == [("a", "10"), ("b", "20")]
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments"),
+    [
+        ("hello", '{"value":"hello"}'),
+        ("{'a': 1}", '{"a":1}'),
+        ('{"a": 1}', '{"a":1}'),
+        ([1, 2], '{"value":[1,2]}'),
+        (5, '{"value":5}'),
+        (None, "{}"),
+        ({"a": float("nan")}, '{"a":null}'),
+    ],
+)
+def test_the_call_of_a_tool_that_no_model_asked_for_has_arguments_that_are_an_object(
+    given: Any, arguments: str
+) -> None:
+    steps = StepConverter(options=ConverterOptions(new_id=counted_ids()))
+    frames = steps.feed(step("TOOL_START", "t", "f", {"input": given}))
+    wires = [wire(frame) for frame in frames]
+    assert "".join(e["delta"] for e in wires if e["type"] == "TOOL_CALL_ARGS") == arguments
+    assert wires[-1]["type"] == "TOOL_CALL_END"

@@ -343,10 +343,11 @@ def _is_completion(fields: Fields) -> bool:
     """A chunk without choices: of usage, an error or nothing but its own description; or the bare delta of one."""
     if looks_like_error(fields) or "error" in fields:
         return True
-    # Events of other APIs have these fields, too, and say which event they are.
-    if not fields.keys() & {"type", "event"} and any(
-        fields_of(fields.get(name)) is not None for name in ("usage", "delta")
-    ):
-        return True
     kind = fields.get("object")
-    return isinstance(kind, str) and kind.startswith("chat.completion") and fields.keys() <= _DESCRIPTION
+    is_chunk = isinstance(kind, str) and kind.startswith("chat.completion")
+    if kind and not is_chunk:
+        return False
+    # Events of other APIs have these fields, too, and a type.
+    if "type" not in fields and any(fields_of(fields.get(name)) is not None for name in ("usage", "delta")):
+        return True
+    return is_chunk and fields.keys() <= _DESCRIPTION

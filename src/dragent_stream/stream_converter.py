@@ -183,6 +183,8 @@ class ChunkConverter(Generic[E]):
             body.end(events)
         except SSEError as exc:
             return events + self.fail(exc)
+        if self._reader.unknown and not self.ledger.heard:
+            return events  # what they look like says more
         return events + self.fail(body.problem) if body.problem else events
 
     def fail(self, exc: BaseException) -> list[E]:
