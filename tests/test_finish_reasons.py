@@ -126,3 +126,36 @@ def test_a_word_that_nobody_knows_ends_an_answer_that_was_given_and_excuses_none
 def test_a_model_that_says_stop_may_have_nothing_to_say() -> None:
     events = both_writers({}, [NOTHING, delta("stop")])
     assert events[-1]["type"] == "RUN_FINISHED" and not texts(events)
+
+
+@pytest.mark.parametrize(
+    ("choice", "outcome_of_it"),
+    [
+        ({"finish_reason": {"type": "abort", "message": "x"}}, ("RUN_ERROR", "STREAM_ERROR")),
+        ({"finishReason": "SAFETY"}, ("RUN_ERROR", "content_filter")),
+        ({"stop_reason": "max_tokens"}, ("RUN_FINISHED", "")),
+        ({"stop_reason": "refusal"}, ("RUN_ERROR", "content_filter")),
+        ({"finish_reason": "stop", "stop_reason": 128009}, ("RUN_FINISHED", "")),
+        ({"finish_reason": "stop", "native_finish_reason": "MALFORMED_FUNCTION_CALL"}, ("RUN_ERROR", "STREAM_ERROR")),
+        ({"finish_reason": "stop", "native_finish_reason": "STOP"}, ("RUN_FINISHED", "")),
+        ({"finish_reason": "length", "native_finish_reason": "stop"}, ("RUN_FINISHED", "")),
+    ],
+)
+def test_a_reason_is_read_wherever_and_however_it_stands(choice: Any, outcome_of_it: tuple[str, str]) -> None:
+    assert outcome(delta(content="Hi"), {"choices": [{"index": 0, "delta": {}, **choice}]}) == outcome_of_it
+
+
+def test_a_reason_at_the_top_of_a_chunk_without_choices_is_the_answers() -> None:
+    assert outcome(delta(content="Hi"), {"choices": [], "finish_reason": "content_filter"}) == (
+        "RUN_ERROR",
+        "content_filter",
+    )
+
+
+def test_free_text_for_a_tool_that_is_cut_is_not_ended() -> None:
+    custom = {"index": 0, "id": "a", "type": "custom", "custom": {"name": "patch", "input": "*** Beg"}}
+    for cut in (delta("length"), delta("error")):
+        (call,) = calls(both_writers({}, [delta(tool_calls=[custom]), cut]))
+        assert not call["complete"]
+    (call,) = calls(both_writers({}, [delta(tool_calls=[custom]), delta("tool_calls")]))
+    assert (call["args"], call["complete"]) == ('{"input":"*** Beg"}', True)

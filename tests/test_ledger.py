@@ -352,3 +352,36 @@ def test_parts_of_a_result_are_parts_for_clients_that_read_them_and_json_for_oth
     (result,) = [e for e in map(wire, frames) if e["type"] == "TOOL_CALL_RESULT"]
     # Objects of ag-ui-protocol before 1.0 hold text alone, and both writers say the same.
     assert result["content"] == (content if RESULT_PARTS else json.dumps(IMAGE, separators=(",", ":")))
+
+
+def test_another_result_for_an_answered_call_is_shown_beside_it() -> None:
+    run = ledger()
+    run.tool_call(call("weather", "{}", "a", 0))
+    run.streamed_result("a", "rain")
+    run.drain()
+    run.streamed_result("a", "snow")
+    assert custom_events(run) == [{"toolCallId": "a", "content": "snow"}]
+
+
+@pytest.mark.parametrize(
+    ("message", "answered"),
+    [
+        ({"role": "tool", "toolCallId": "b"}, "b"),
+        ({"role": "tool", "name": "g"}, "b"),
+        ({"role": "function", "name": "f"}, "a"),
+        ({"role": "tool"}, None),
+        ({"role": "tool", "name": "h"}, None),
+    ],
+)
+def test_a_result_that_names_no_call_is_the_only_one_it_can_be_or_stands_beside_them(
+    message: Any, answered: Any
+) -> None:
+    run = ledger()
+    converter = ChunkConverter(run)
+    run.tool_call(call("f", "{}", "a", 0))
+    run.tool_call(call("g", "{}", "b", 1))
+    run.drain()
+    wires = [wire(frame) for frame in converter.feed({**message, "content": "rain"})]
+    results = [e["toolCallId"] for e in wires if e["type"] == "TOOL_CALL_RESULT"]
+    assert results == ([answered] if answered else [])
+    assert [e["type"] for e in wires].count("CUSTOM") == (not answered)

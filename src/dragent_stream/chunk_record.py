@@ -29,10 +29,17 @@ class ToolCallDelta:
 
 @dataclass(slots=True)
 class ToolResult:
-    """What a tool gave for the call of an id: a text, or content parts as they came."""
+    """What a tool gave.
+
+    Attributes:
+        call_id: The call's id; empty where the message does not say.
+        content: A text, or content parts as they came.
+        name: The tool's name, where the message says it.
+    """
 
     call_id: str
     content: Any
+    name: str = ""
 
 
 @dataclass(slots=True)

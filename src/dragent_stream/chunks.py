@@ -24,6 +24,7 @@ the text (guoqingbao/xinfer#383), audio, images, logprobs, citations, token ids,
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
@@ -40,9 +41,12 @@ from dragent_stream.values import arguments_of, first_text, index_of, text_of
 
 __all__ = ["ChunkReader"]
 
+logger = logging.getLogger("dragent_stream")
+
 _DESCRIPTION = frozenset(
     {"created", "id", "model", "object", "provider", "service_tier", "system_fingerprint", "usage"}
 )
+_TOOL_ROLES = frozenset({"tool", "function"})
 _PLAIN = frozenset({"content", "role", "tool_calls"})
 _SNAPSHOT_MIN = 12  # a shorter common beginning may be chance: "ha", "ha"
 
@@ -122,8 +126,8 @@ class ChunkReader:
         fields = fields_of(chunk)
         if fields and fields.get("object") == "error":
             return (Chunk(error=read_error(fields)),)
-        if fields and fields.get("role") == "tool" and (call_id := text_of(fields.get("tool_call_id"))):
-            return (Chunk(tool_result=ToolResult(call_id, fields.get("content"))),)
+        if fields and fields.get("role") in _TOOL_ROLES and "choices" not in fields:
+            return (Chunk(tool_result=_tool_result(fields)),)
         if not fields or not ("choices" in fields or _is_completion(fields)):
             return self._langchain.read(chunk)
         if "delta" in fields and "choices" not in fields:
@@ -152,6 +156,8 @@ class ChunkReader:
             usage = groq.get("usage")
         record.usage = read_usage(usage)
         record.error = read_error(fields)
+        if choice is None and fields.get("finish_reason") and "choices" in fields:
+            self._read_reason(fields, record)
         if choice:
             if error := choice.get("error"):
                 record.error = record.error or read_error({"error": error})
@@ -169,12 +175,19 @@ class ChunkReader:
             self._read_delta(delta, record)
         if record.tool_calls:
             self._has_calls = True
-        if choice.get("finish_reason") and (reason := text_of(choice["finish_reason"])):
+        if len(choice) > 2 or "finish_reason" in choice:
+            self._read_reason(choice, record)
+
+    def _read_reason(self, choice: Fields, record: Chunk) -> None:
+        reason = _reason_of(choice)
+        if reason:
             record.finish = read_finish(reason)
             self._calls_due = record.finish == "calls" and not self._has_calls
             self._has_calls = False
             if record.finish == "failed":
                 record.error = record.error or UpstreamError(f"the model's answer ended with finish_reason {reason!r}")
+            elif record.finish == "unknown":
+                logger.warning("the model's answer ended with the finish_reason %r, which nobody here knows", reason)
 
     def _read_delta(self, delta: Fields, record: Chunk) -> None:
         role = delta.get("role")
@@ -186,8 +199,8 @@ class ChunkReader:
                 record.text, record.reasoning = text_and_reasoning(content)
             if self._tag or not delta.keys() <= _PLAIN:
                 self._read_unusual(delta, record)
-        elif role == "tool" and (call_id := text_of(delta.get("tool_call_id"))):
-            record.tool_result = ToolResult(call_id, delta.get("content"))
+        elif role in _TOOL_ROLES and (result := _tool_result(delta)).call_id:
+            record.tool_result = result
         if isinstance(calls := delta.get("tool_calls"), list | tuple):
             for entry in cast("Iterable[object]", calls):
                 if call := fields_of(entry):
@@ -304,6 +317,29 @@ def _opaque(delta: Fields) -> Iterable[str]:
         yield value
     elif isinstance(values := specific.get("thought_signatures"), list | tuple):
         yield from (value for value in cast("Iterable[object]", values) if isinstance(value, str) and value)
+
+
+def _tool_result(message: Fields) -> ToolResult:
+    call_id = text_of(message.get("tool_call_id")) or text_of(message.get("toolCallId"))
+    return ToolResult(call_id, message.get("content"), text_of(message.get("name")))
+
+
+def _reason_of(choice: Fields) -> str:
+    """Why the model stopped, as a word; where a provider's own word says more than "stop", that one (OpenRouter)."""
+    reason = _word(choice.get("finish_reason")) or _word(choice.get("finishReason"))
+    if not reason:
+        stopped = _word(choice.get("stop_reason"))  # vLLM's is the stop string or token that was met
+        return stopped if read_finish(stopped) in ("length", "content_filter") else ""
+    native = _word(choice.get("native_finish_reason"))
+    gentle = native and read_finish(reason) in ("stop", "unknown")
+    return native if gentle and read_finish(native) in ("failed", "content_filter", "length") else reason
+
+
+def _word(reason: object) -> str:
+    """A finish reason that is a string, an enum or an object (SGLang's `{"type": "abort"}`)."""
+    if isinstance(reason, Mapping):
+        return first_text(cast("Fields", reason), "type", "reason", "code")
+    return text_of(reason)
 
 
 def _tool_call(call: Fields) -> ToolCallDelta:

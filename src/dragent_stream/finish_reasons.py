@@ -52,7 +52,10 @@ _PARTS: tuple[tuple[Finish, re.Pattern[str]], ...] = (
         "failed",
         re.compile("error|fail|malform|invalid|abort|cancel|timeout|insufficient|overload|exception|unavailable"),
     ),
-    ("content_filter", re.compile("filter|safety|prohibit|block|policy|moderat|guardrail|refus|sensitive|violat")),
+    (
+        "content_filter",
+        re.compile("filter|safety|unsafe|prohibit|block|policy|moderat|guardrail|refus|sensitive|violat"),
+    ),
     ("length", re.compile("length|max_|context|truncat|limit|exceed|incomplete")),
     ("calls", re.compile("tool|function")),
     ("stop", re.compile("(^|_)(complete|completed|done|end|eos|eot|finish|finished|stop)(_|$)")),

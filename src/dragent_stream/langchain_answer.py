@@ -112,6 +112,13 @@ class Answer:
         calls = calls_of(message)
         return bool(text or calls) and text == read_content(message["content"]).text.strip() and calls == self.calls
 
+    def is_replaced_by(self, message: Fields, origin: Origin) -> bool:
+        """A later node has put another text in the place of what this one said, under its id."""
+        text, new = "".join(self.text).strip(), read_content(message["content"]).text.strip()
+        elsewhere = bool(origin.node and self.origin.node) and origin.node != self.origin.node
+        again = self.whole and not self.streamed  # in a later state
+        return (elsewhere or again) and bool(text and new) and new not in text and text not in new
+
     def read(self, message: Fields, *, whole: bool = False, so_far: bool = False) -> Sequence[Chunk]:
         """The records of a chunk of this message, or of what the whole of it has beyond its chunks.
 

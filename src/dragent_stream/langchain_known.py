@@ -74,6 +74,9 @@ class KnownMessages:
         origin = origin or origin_of(metadata)
         key = _print(message)
         answer = self._answers.get(name) or self._rebuilt(message, origin)
+        if answer is not None and answer.is_replaced_by(message, origin):
+            # What was streamed cannot be taken back, so the text that a later node puts in its place is a message more.
+            answer = Answer(f"{name}, replaced", origin)
         if answer is None:
             answer = Answer(name or f"unnamed {self._wholes}", origin)
             self._wholes += 1

@@ -28,6 +28,7 @@ from ag_ui.core import BaseEvent
 from typing_extensions import TypeVar
 
 from dragent_stream.chunk_record import ToolCallDelta
+from dragent_stream.content_parts import result_text
 from dragent_stream.errors import AnswerError
 from dragent_stream.events import RESULT_PARTS, EventWriter, ModelEvents
 from dragent_stream.finish_reasons import Finish
@@ -109,7 +110,7 @@ class RunLedger(Generic[E]):
     """
 
     __slots__ = (
-        "_answered_ids",
+        "_answered",
         "_calls",
         "_chunks_over",
         "_cut_call",
@@ -184,7 +185,7 @@ class RunLedger(Generic[E]):
         self._idle: dict[ToolCall, None] = {}  # those among them that no step executes
         self._used_call_ids = set(used_call_ids) or None
         self._unanswered = frozenset(unanswered_call_ids)
-        self._answered_ids: set[str] | None = None
+        self._answered: dict[str, int] = {}  # the hash of the result, by each id of its call
         self._started = False
         self._chunks_over = False
         self._workflow_over = False
@@ -301,7 +302,7 @@ class RunLedger(Generic[E]):
     def _close_for_error(self) -> None:
         for turn in self._all_turns():
             if not turn.over:
-                self._close_turn(turn)
+                self._close_turn(turn, failed=True)
         for message in self._side:
             self.close_message(message)
         self._show_unmatched()
@@ -532,8 +533,8 @@ class RunLedger(Generic[E]):
         if call.held_result is not None:
             self._unmatched_result(call.wire_id or call.provider_id, call.held_result)
 
-    def _close_turn(self, turn: Turn[E]) -> None:
-        """Close its messages, and end its calls where their arguments are JSON."""
+    def _close_turn(self, turn: Turn[E], *, failed: bool = False) -> None:
+        """Close its messages, and end its calls where their arguments are JSON; free text may be cut by a failure."""
         self._close_speech(turn)
         self._show_leftover(turn)
         self._show_announced(turn)
@@ -700,7 +701,7 @@ class RunLedger(Generic[E]):
         call.answered = True
         call.held_result = None
         self._forget(call)
-        self._answered_ids = (self._answered_ids or set()) | call.ids
+        self._answered.update(dict.fromkeys(call.ids, hash(result_text(content))))
         self._result(call.wire_id, content)
 
     def _result(self, call_id: str, content: Any) -> None:
@@ -732,26 +733,30 @@ class RunLedger(Generic[E]):
             self._unmatched_result(tool_call_id, content)
         return self.drain()
 
-    def streamed_result(self, tool_call_id: str, content: Any) -> None:
+    def streamed_result(self, tool_call_id: str, content: Any, name: str = "") -> None:
         """A result that stands in the stream itself, so that it is shown whatever call it names.
 
-        One for a call of the thread's history is that call's; one for an unknown call is the one open call's, else a
-        CUSTOM event.
+        One for a call of the thread's history is that call's; one for an unknown call, or for none, is the one open
+        call's (of the tool's name, where that is known), else a CUSTOM event.
         """
         self.steps_seen = True
         if self.finished:
             return
         if call := self._call_of(tool_call_id):
             self.answer(call, content)
-        elif self._answered_ids and tool_call_id in self._answered_ids:
-            self.dropped += 1  # it was told before
+        elif (told := self._answered.get(tool_call_id)) is not None:
+            if told == hash(result_text(content)):
+                self.dropped += 1
+            else:
+                self._unmatched_result(tool_call_id, content)
         elif self._cut_ids and tool_call_id in self._cut_ids:
             self._unmatched_result(tool_call_id, content)
         elif tool_call_id in self._unanswered:
             self._unanswered -= {tool_call_id}
             self._result(tool_call_id, content)
         else:
-            waiting = [call for call in self._calls if self._may_be_answered(call)]
+            named = not tool_call_id and name
+            waiting = [call for call in self._calls if self._may_be_answered(call) and (not named or call.name == name)]
             if len(waiting) != 1:
                 self._unmatched_result(tool_call_id, content)
                 return

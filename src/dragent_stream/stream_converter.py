@@ -217,9 +217,9 @@ class ChunkConverter(Generic[E]):
             self._release_text()
             ledger.tool_call(delta)
         if record.tool_result:
-            content = record.tool_result.content
-            parts = agui_parts(content) if ledger.takes_parts else None
-            ledger.streamed_result(record.tool_result.call_id, parts or result_text(content))
+            result = record.tool_result
+            parts = agui_parts(result.content) if ledger.takes_parts else None
+            ledger.streamed_result(result.call_id, parts or result_text(result.content), result.name)
         if record.usage:
             self.usage = record.usage
             ledger.usage.from_chunk(
