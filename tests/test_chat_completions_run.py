@@ -33,7 +33,9 @@ async def test_every_completion_becomes_one_valid_run(name: str) -> None:
         message = SHAPES[name]["choices"][1]["message"]
     events = await run_of(SHAPES[name])
     assert check_events(events) == []
-    assert text_of(events, "TEXT_MESSAGE_CONTENT") == (message.get("content") or message.get("refusal") or "")
+    assert text_of(events, "TEXT_MESSAGE_CONTENT") == (
+        message.get("content") or message.get("refusal") or (message.get("audio") or {}).get("transcript", "")
+    )
     thought = message.get("reasoning_content") or message.get("reasoning") or ""
     assert text_of(events, "REASONING_MESSAGE_CONTENT") == thought
     expected = [

@@ -84,3 +84,35 @@ def test_alternatives_are_no_parts_of_an_answer() -> None:
     assert (list(texts(events).values()), calls(events)) == (["A"], [])
     feed = [chunk(choice(0, "stop", content="A")), chunk(choice(1, "tool_calls", tool_calls=[CALL]))]
     assert calls(both_writers({}, feed)) == []
+
+
+def test_a_whole_answer_that_is_split_is_one_whatever_its_reasons_are() -> None:
+    choices = [
+        {"index": 0, "finish_reason": "stop", "message": {"content": "hi"}},
+        {"index": 1, "finish_reason": "tool_calls", "message": {"content": None, "tool_calls": [CALL]}},
+    ]
+    events = both_writers({}, [{"id": "c", "choices": choices}])
+    assert (list(texts(events).values()), [call["complete"] for call in calls(events)]) == (["hi"], [True])
+
+
+def test_two_entries_of_the_followed_index_are_both_the_answers() -> None:
+    feed = [chunk(choice(0, content="hi")), chunk(choice(0, content=" there"), choice(0, "stop", content="."))]
+    assert heard(*feed) == ["hi there."]
+    assert heard(chunk(choice(0, content="hi"), choice(0, "stop", content=" there"))) == ["hi there"]
+
+
+def test_a_choice_that_is_no_list_is_the_only_one() -> None:
+    assert heard({"choices": choice(0, "stop", content="hi")}) == ["hi"]
+
+
+def test_an_answer_that_only_another_choice_gave_is_no_success() -> None:
+    events = both_writers({}, [chunk(choice(0, content="")), chunk(choice(1, content="B")), chunk(choice(0, "stop"))])
+    assert (events[-1]["type"], events[-1]["code"]) == ("RUN_ERROR", "EMPTY_ANSWER")
+
+
+def test_a_whole_message_at_the_end_brings_the_calls_that_were_not_streamed() -> None:
+    last = {"index": 0, "message": {"content": "The quick", "tool_calls": [CALL]}, "finish_reason": "tool_calls"}
+    events = both_writers({}, [chunk(choice(0, content="The quick")), chunk(last)])
+    assert (list(texts(events).values()), [call["name"] for call in calls(events)]) == (["The quick"], ["ls"])
+    events = both_writers({}, [chunk(choice(0, "tool_calls", tool_calls=[CALL])), chunk(last)])
+    assert [call["name"] for call in calls(events)] == ["ls"]

@@ -179,3 +179,43 @@ def test_what_is_understood_in_part_is_shown_and_the_rest_is_counted(caplog: pyt
 
 def test_there_are_thirty_of_them() -> None:
     assert len(STREAMS) >= 30
+
+
+BODY = 'data: {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+
+
+@pytest.mark.parametrize("pieces", [BODY.split("\n"), [BODY], [BODY[:30], BODY[30:]], BODY.splitlines(keepends=True)])
+def test_strings_that_are_an_sse_body_are_read_as_one(pieces: list[str]) -> None:
+    """`aiter_lines()` and `aiter_text()` of httpx give them."""
+    events = convert(pieces, WireEvents(), ConverterOptions(new_id=counted_ids()))
+    assert [event.get("delta") for event in events if "delta" in event] == ["Hi"]
+    assert events[-1]["type"] == "RUN_FINISHED"
+
+
+@pytest.mark.parametrize(
+    "delta_fields",
+    [
+        {"content": "", "images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]},
+        {"content": [{"type": "image_url", "image_url": {"url": "x"}}]},
+        {"audio": {"id": "a", "data": "AAAA"}},
+    ],
+)
+def test_an_answer_of_parts_that_messages_do_not_have_says_so(
+    delta_fields: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    parts = {"choices": [{"index": 0, "delta": delta_fields, "finish_reason": None}]}
+    stop = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    events = convert([parts, stop], WireEvents(), ConverterOptions(new_id=counted_ids()))
+    assert (events[-1]["type"], events[-1]["code"]) == ("RUN_ERROR", "UNKNOWN_CHUNKS")
+    text = {"choices": [{"index": 0, "delta": {"content": "Look: "}}]}
+    events = convert([text, parts, stop], WireEvents(), ConverterOptions(new_id=counted_ids()))
+    assert events[-1]["type"] == "RUN_FINISHED"
+    assert "images" in caplog.messages[-1]
+
+
+def test_what_is_spoken_is_text_by_its_transcript() -> None:
+    spoken = {
+        "choices": [{"index": 0, "delta": {"audio": {"id": "a", "transcript": "Hello"}}, "finish_reason": "stop"}]
+    }
+    events = convert([spoken], WireEvents(), ConverterOptions(new_id=counted_ids()))
+    assert [event.get("delta") for event in events if "delta" in event] == ["Hello"]

@@ -10,8 +10,6 @@ from agui_case import both_writers, calls, delta, splits, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragent_stream.snapshots import GrowingText
-
 ANSWER = "The quick brown fox jumps over the lazy dog."
 
 
@@ -31,12 +29,33 @@ def test_a_text_that_grows_with_each_delta_is_said_once(cuts: list[int]) -> None
         assert heard(*(delta(content=text) for text in [*snapshots, snapshots[-1]]), delta("stop")) == [ANSWER]
 
 
-@given(st.lists(st.sampled_from(["ha", "haha", "The ", "the ", "\n", "\n\n", "é", "*", "**", "1", "10"]), max_size=30))
-def test_a_text_that_comes_in_pieces_keeps_them_all_unless_three_in_a_row_grow(pieces: list[str]) -> None:
-    grows = len(pieces) > 2 and all(b != a and b.startswith(a) for a, b in itertools.pairwise(pieces[:3]))
-    said = GrowingText()
-    whole = "".join(said.take(piece) for piece in pieces) + said.release()
-    assert grows or whole == "".join(pieces)
+_PIECES = [
+    "ha",
+    "haha",
+    "The ",
+    "\n",
+    "\n\n",
+    "\n  ",
+    "é",
+    "*",
+    "**",
+    "***",
+    "1",
+    "12",
+    "123",
+    "| a",
+    "| a | b",
+    "Hello",
+]
+
+
+@given(st.lists(st.sampled_from(_PIECES), max_size=30))
+def test_short_pieces_that_look_like_snapshots_are_all_kept_in_their_order(pieces: list[str]) -> None:
+    if "".join(pieces):
+        assert heard(*(delta(content=piece) for piece in pieces), delta("stop")) == ["".join(pieces)]
+        thoughts = [delta(reasoning_content=piece) for piece in pieces]
+        events = both_writers({}, [*thoughts, delta(content="Hi"), delta("stop")])
+        assert list(texts(events, "REASONING_MESSAGE").values()) == ["".join(pieces)]
 
 
 def test_two_snapshots_are_enough_where_the_first_is_no_chance() -> None:

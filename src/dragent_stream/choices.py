@@ -7,7 +7,7 @@ one that has calls and no text, is one answer that was split (HKUDS/nanobot#1481
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from dragent_stream.fields import Fields, fields_of
@@ -26,13 +26,15 @@ class FollowedChoice:
     Attributes:
         index: The `index` of the choice that is followed; None before one was read.
         ignored: How many choices beside it were passed over.
+        others_spoke: One of them has text.
     """
 
-    __slots__ = ("_calls_of", "_counting", "_waiting", "ignored", "index")
+    __slots__ = ("_calls_of", "_counting", "_waiting", "ignored", "index", "others_spoke")
 
     def __init__(self) -> None:
         self.index: int | None = None
         self.ignored = 0
+        self.others_spoke = False
         self._counting = False
         self._waiting: list[_Pair] = []
         self._calls_of: dict[int, list[Any]] = {}  # the calls of other choices; empty for one with text
@@ -40,6 +42,8 @@ class FollowedChoice:
     def of(self, chunk: Fields) -> Sequence[_Pair]:
         """What is to be read now: this chunk with its followed choice, those before it that had to wait, or nothing."""
         offered = chunk.get("choices")
+        if isinstance(offered, Mapping):
+            offered = (cast("Fields", offered),)
         if not isinstance(offered, list | tuple):
             return ((chunk, None),)
         items = cast("Sequence[object]", offered)
@@ -60,7 +64,9 @@ class FollowedChoice:
         if self._counting and len(by_index) == 1 and lowest > self.index:
             self.index = lowest
         self._note_others(by_index)
-        return (*waited, (chunk, by_index.get(self.index)))
+        followed = [choice for choice in choices if (index_of(choice.get("index")) or 0) == self.index]
+        # A second entry of the same index brings more of the answer, and nothing of the chunk again.
+        return (*waited, (chunk, followed[0] if followed else None), *(({}, more) for more in followed[1:]))
 
     def calls_of_other(self) -> Sequence[Any]:
         """The calls of the one other choice that made some and said nothing; none where choices are alternatives."""
@@ -88,6 +94,7 @@ class FollowedChoice:
             said = fields_of(choice.get("delta")) or fields_of(choice.get("message")) or {}
             calls = said.get("tool_calls")
             if said.get("content"):
+                self.others_spoke = True
                 self._calls_of[index] = []
             elif isinstance(calls, list | tuple) and self._calls_of.get(index) != []:
                 self._calls_of.setdefault(index, []).extend(cast("Iterable[object]", calls))

@@ -25,14 +25,14 @@ the text (guoqingbao/xinfer#383), audio, images, logprobs, citations, token ids,
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import cast
 
 from dragent_stream.choices import FollowedChoice
 from dragent_stream.chunk_record import Chunk, ToolCallDelta, ToolResult
 from dragent_stream.content_parts import text_and_reasoning
 from dragent_stream.errors import UpstreamError
-from dragent_stream.fields import Fields, fields_of
+from dragent_stream.fields import Fields, fields_of, items_of
 from dragent_stream.finish_reasons import read_finish
 from dragent_stream.langchain_messages import LangChainReader
 from dragent_stream.reported_errors import looks_like_error, read_error
@@ -56,11 +56,13 @@ class ChunkReader:
 
     Attributes:
         understood: How many chunks said something that is known, if only that the model has begun.
+        unread: How many deltas held what AG-UI's messages do not have: images, sound.
         unknown: How many chunks of a kind that nobody knows were skipped.
         first_unknown: The first of them.
     """
 
     __slots__ = (
+        "_called",
         "_calls_due",
         "_choice",
         "_details",
@@ -71,11 +73,13 @@ class ChunkReader:
         "first_unknown",
         "understood",
         "unknown",
+        "unread",
     )
 
     def __init__(self) -> None:
         self.understood = 0
         self.unknown = 0
+        self.unread = 0
         self.first_unknown: object = None
         self._choice = FollowedChoice()
         self._langchain = LangChainReader()
@@ -83,12 +87,18 @@ class ChunkReader:
         self._streamed = False
         self._tag: _LeadingTag | None = None  # of Gemini's thoughts
         self._has_calls = False
+        self._called = False  # some answer of the stream has made calls
         self._calls_due = False  # the answer ended in tool calls, but brought none
 
     @property
     def choice_index(self) -> int | None:
         """The `index` of the choice that is followed; None before the first one."""
         return self._choice.index
+
+    @property
+    def others_spoke(self) -> bool:
+        """Another choice than the followed one has text."""
+        return self._choice.others_spoke
 
     @property
     def ignored_choices(self) -> int:
@@ -123,6 +133,9 @@ class ChunkReader:
         if isinstance(chunk, str):
             self._streamed = True
             return (Chunk(text=chunk),)
+        items = items_of(chunk)
+        if items and all(item.get("error") for item in items):
+            return (Chunk(error=read_error(items[0])),)  # Google's
         fields = fields_of(chunk)
         if fields and fields.get("object") == "error":
             return (Chunk(error=read_error(fields)),)
@@ -134,10 +147,13 @@ class ChunkReader:
             choice = {"delta": fields["delta"], "finish_reason": fields.get("finish_reason")}
             return (self._completion(fields, choice),)
         pairs = self._choice.of(fields)
-        if len(pairs) == 1 and fields.get("object") != "chat.completion":
+        if len(pairs) == 1 and len(cast("Sized", fields.get("choices") or ())) == 1:
             return (self._completion(*pairs[0]),)
         records = [self._completion(part, choice) for part, choice in pairs]
-        if fields.get("object") == "chat.completion" and (calls := self._calls_of_other()):
+        # A whole answer that is split says so by what its choices hold; deltas may be alternatives.
+        whole = any(choice and "message" in choice and not choice.get("delta") for _, choice in pairs)
+        self._calls_due = self._calls_due or (whole and not any(record.tool_calls for record in records))
+        if whole and (calls := self._calls_of_other()):
             records.append(calls)
         return records
 
@@ -166,15 +182,19 @@ class ChunkReader:
 
     def _read_choice(self, choice: Fields, record: Chunk) -> None:
         delta = fields_of(choice.get("delta"))
-        if delta is None and not self._streamed:
+        if delta is None and isinstance(choice.get("delta"), str):
+            delta = {"content": choice["delta"]}
+        elif delta is None and not self._streamed:
             # A complete chat.completion, or a legacy text completion.
             delta = fields_of(choice.get("message")) or ({"content": choice["text"]} if "text" in choice else None)
+        elif delta is None and not self._called and (message := fields_of(choice.get("message"))):
+            delta = {"tool_calls": message.get("tool_calls")}  # its text was streamed; its calls were not
         elif delta:
             self._streamed = True
         if delta:
             self._read_delta(delta, record)
         if record.tool_calls:
-            self._has_calls = True
+            self._has_calls = self._called = True
         if len(choice) > 2 or "finish_reason" in choice:
             self._read_reason(choice, record)
 
@@ -197,6 +217,7 @@ class ChunkReader:
                 record.text = content
             elif content is not None:
                 record.text, record.reasoning = text_and_reasoning(content)
+                self.unread += bool(content and not (record.text or record.reasoning))
             if self._tag or not delta.keys() <= _PLAIN:
                 self._read_unusual(delta, record)
         elif role in _TOOL_ROLES and (result := _tool_result(delta)).call_id:
@@ -218,6 +239,9 @@ class ChunkReader:
         record.reasoning = self._reasoning(delta, record.encrypted) + record.reasoning
         if isinstance(refusal := delta.get("refusal"), str):
             record.text += refusal
+        if audio := fields_of(delta.get("audio")):
+            record.text += first_text(audio, "transcript")
+        self.unread += bool(delta.get("images") or (audio and audio.get("data") and not record.text))
 
     def _gemini_thought(self, delta: Fields, text: str) -> tuple[str, str]:
         """The content as answer text and as a thought: Gemini flags thoughts, which then stand in `<thought>` tags."""

@@ -356,20 +356,26 @@ class RunLedger(Generic[E]):
         turn = self._turn
         if repeats and turn and not turn.over and turn.said.is_repeated_by(delta):
             return ""
-        return self._speaking_turn(text=True).said.take(delta) if delta and not self.finished else ""
+        return self._new_in(self._speaking_turn(text=True).said, delta) if delta and not self.finished else ""
 
     def new_thought(self, delta: str) -> str:
         """What is new in a delta of a thought."""
-        return self._speaking_turn().thought.take(delta) if delta and not self.finished else ""
+        return self._new_in(self._speaking_turn().thought, delta) if delta and not self.finished else ""
+
+    def _new_in(self, text: GrowingText, delta: str) -> str:
+        new = text.take(delta)
+        if text.pending:
+            self.hot.clear()  # what is held comes before whatever else may go on
+        return new
 
     def released_text(self) -> str:
         """What a delta that may have been a snapshot adds, as something else follows it."""
         turn = self._turn
-        return turn.said.release() if turn and turn.said.held and not turn.over else ""
+        return turn.said.release() if turn and turn.said.pending and not turn.over else ""
 
     def _release_thought(self, turn: Turn[E]) -> None:
-        if turn.thought.held and turn.reasoning:
-            self.write(turn.reasoning, turn.thought.release())
+        if turn.thought.pending and turn.reasoning and (rest := turn.thought.release()):
+            self.write(turn.reasoning, rest)
 
     def text(self, delta: str) -> None:
         """Answer text of the model."""
@@ -539,7 +545,8 @@ class RunLedger(Generic[E]):
         self._show_leftover(turn)
         self._show_announced(turn)
         for call in turn.calls:
-            self._end_call(call)
+            if not (failed and call.custom):
+                self._end_call(call)
         if turn.owner:
             for value in turn.encrypted:
                 self._out.append(self._events.encrypted_value(*turn.owner, value))
@@ -644,8 +651,8 @@ class RunLedger(Generic[E]):
     def _close_speech(self, turn: Turn[E]) -> None:
         self._close_reasoning(turn)
         if turn.text:
-            if turn.said.held:
-                self.write(turn.text, turn.said.release())
+            if turn.said.pending and (rest := turn.said.release()):
+                self.write(turn.text, rest)
             self.close_message(turn.text)
             turn.text = None
 

@@ -30,13 +30,14 @@ _CODES = (
     "request_id",
     "errorCode",
 )
+_GATEWAY = frozenset({"message", "requestId", "request_id", "timestamp", "path"})  # all that a gateway says
 _GOOD = frozenset({"", "0", "200", "ok", "success", "succeeded"})
 
 
 def read_error(fields: Fields) -> UpstreamError | None:
     """The error of a chunk or of a choice; None where it reports none."""
     if error := fields.get("error"):
-        return _upstream_error(error)
+        return _upstream_error(fields if error is True else error)
     if fields.get("object") == "error":
         return _upstream_error(fields)
     if (status := fields_of(fields.get("base_resp"))) and text_of(status.get("status_code")).lower() not in _GOOD:
@@ -58,15 +59,19 @@ def looks_like_error(fields: Fields) -> bool:
         return False
     if fields.get("detail") and isinstance(fields["detail"], str | list | tuple | dict):
         return True
+    if fields.get("success") is False or (fields.keys() <= _GATEWAY and isinstance(fields.get("message"), str)):
+        return True
     said = first_text(fields, *_TEXTS)
     codes = [text_of(fields[key]).lower() for key in _CODES if key in fields]
     return bool(said and codes) and not all(code in _GOOD for code in codes)
 
 
 def _upstream_error(error: object) -> UpstreamError:
+    if isinstance(error, list | tuple) and error:
+        error = cast("list[object]", error)[0]
     if isinstance(error, str):
         return UpstreamError(error)
-    details = fields_of(error) or {}
+    details = fields_of(cast("object", error)) or {}
     message = first_text(details, *_TEXTS)
     if not message and isinstance(nested := details.get("detail"), list | tuple):
         message = "; ".join(_each_text(cast("Iterable[object]", nested)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from io import IOBase
 from os import PathLike
@@ -36,6 +37,7 @@ __all__ = ["ChunkConverter", "ChunkSource", "Upstream", "convert_chunks_to_agui_
 logger = logging.getLogger("dragent_stream")
 
 E = TypeVar("E", default=BaseEvent)
+_SSE_LINE = re.compile(r"data: ?(\{|\[DONE\])|event: ?[\w.-]+\s*$")
 ChunkSource: TypeAlias = AsyncIterable[Any] | Iterable[Any] | Awaitable[AsyncIterable[Any]]
 """An async iterable of chunks, an awaitable of one (openai's `create(stream=True)`), or a plain iterable.
 
@@ -62,6 +64,7 @@ class ChunkConverter(Generic[E]):
 
     __slots__ = (
         "_body",
+        "_line_end",
         "_plain",
         "_reader",
         "_steps",
@@ -86,6 +89,7 @@ class ChunkConverter(Generic[E]):
         self._body: AnswerBody[E] | None = None
         self._think = ThinkTags() if self.ledger.options.think_tags else None
         self._warned = False
+        self._line_end: str | None = None  # of strings that are an SSE body; None where they are none
 
     @property
     def done(self) -> bool:
@@ -119,6 +123,12 @@ class ChunkConverter(Generic[E]):
         if isinstance(chunk, AgentStep):
             return self.steps.feed(chunk.step)
         reader = self._reader
+        if isinstance(chunk, str) and (
+            self._line_end is not None or (not reader.understood and _SSE_LINE.match(chunk))
+        ):
+            if self._line_end is None:
+                self._line_end = "" if "\n" in chunk else "\n"  # the body as text, or its lines
+            return self._read_body((chunk + self._line_end).encode("utf-8", "surrogatepass"))
         records = reader.read(chunk)
         index = reader.choice_index
         if index is not None:
@@ -167,10 +177,19 @@ class ChunkConverter(Generic[E]):
             from dragent_stream.foreign import describe
 
             what = f"the first is {describe(reader.first_unknown)}"
+            number = (
+                "1 chunk of the stream was" if reader.unknown == 1 else f"{reader.unknown} chunks of the stream were"
+            )
             if ledger.heard:
-                logger.warning("%d chunks of the stream were not understood; %s", reader.unknown, what)
-            number = "the chunk of the stream was not" if reader.unknown == 1 else f"{reader.unknown} chunks were not"
-            return AnswerError(f"nothing was said: {number} understood; {what}", "UNKNOWN_CHUNKS")
+                logger.warning("%s not understood; %s", number, what)
+            return AnswerError(f"nothing was said: {number} not understood; {what}", "UNKNOWN_CHUNKS")
+        if reader.unread:
+            unread = "the answer holds images, sound or other parts that no message of AG-UI has"
+            if ledger.heard:
+                logger.warning("%s; they are left out", unread)
+            return AnswerError(f"{unread}; ask for text, or send them as events of your own", "UNKNOWN_CHUNKS")
+        if reader.others_spoke and not ledger.heard:
+            return AnswerError("the followed choice said nothing, another one did; ask for n=1", "EMPTY_ANSWER")
         if ledger.ended_well or (ledger.steps_seen and not reader.understood):
             return None
         return AnswerError(

@@ -131,14 +131,12 @@ def _add(totals: dict[_Key, Usage], key: _Key, usage: Usage) -> None:
 
 
 def read_usage(value: object) -> Usage | None:
-    """Token counts in the spelling of OpenAI, LangChain or Anthropic; None where there is nothing but placeholders."""
+    """Token counts in the spelling of OpenAI (both APIs), LangChain or Anthropic; None where there is nothing but placeholders."""
     usage = fields_of(value)
     if not usage:
         return None
-    prompt_details = fields_of(usage.get("prompt_tokens_details")) or fields_of(usage.get("input_token_details")) or {}
-    answer_details = (
-        fields_of(usage.get("completion_tokens_details")) or fields_of(usage.get("output_token_details")) or {}
-    )
+    prompt_details = _details(usage, "prompt_tokens_details", "input_token_details", "input_tokens_details")
+    answer_details = _details(usage, "completion_tokens_details", "output_token_details", "output_tokens_details")
     counts = Usage(
         _count(usage, "prompt_tokens", "input_tokens"),
         _count(usage, "completion_tokens", "output_tokens"),
@@ -151,6 +149,13 @@ def read_usage(value: object) -> Usage | None:
         _first_count(_count(prompt_details, "cache_creation"), _count(usage, "cache_creation_input_tokens")),
     )
     return counts if any(counts) else None
+
+
+def _details(usage: Fields, *names: str) -> Fields:
+    for name in names:
+        if found := fields_of(usage.get(name)):
+            return found
+    return {}
 
 
 def _count(fields: Fields, *keys: str) -> int | None:

@@ -130,7 +130,7 @@ def _read_value(value: object, data: str, event: str, number: int) -> list[Json 
 def _no_chunk(data: str, event: str, number: int, problem: str) -> list[Json | None]:
     if _FAILURE.search(event):
         return [{"error": {"message": data}}]
-    if event != "message" and not data.lstrip().startswith(("{", "[")):
+    if data.strip().lower() in _PINGS or (event != "message" and not data.lstrip().startswith(("{", "["))):
         return []
     # The frame's own text stays out of the message: it may hold user data.
     return [{"error": {"message": f"frame {number} of the stream {problem}", "type": _INVALID}}]
