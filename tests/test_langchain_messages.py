@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from typing import Any, TypedDict
 
 import pytest
 from lang_graphs import (
     FORMS,
+    THREAD,
     ChunkModel,
     call_chunk,
     chunks_of,
@@ -19,6 +21,7 @@ from lang_graphs import (
     texts_of,
     tool_graph,
 )
+from langchain_core.language_models import FakeListLLM, FakeStreamingListLLM
 from langchain_core.load import dumpd
 from langchain_core.messages import (
     AIMessage,
@@ -34,7 +37,9 @@ from langchain_core.messages import (
     message_to_dict,
     messages_to_dict,
 )
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import RunnableLambda, RunnableParallel, RunnablePassthrough
+from langgraph.config import get_stream_writer
+from langgraph.func import entrypoint, task
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
@@ -254,6 +259,197 @@ async def test_events_of_a_model_are_its_chunks() -> None:
         assert texts_of(await run_of(model.astream_events("x", version=version))) == ["Hello"]
 
 
+async def test_a_text_model_that_does_not_stream_is_told_as_a_whole() -> None:
+    for model in (FakeListLLM(responses=["Hello"]), FakeStreamingListLLM(responses=["Hello"])):
+        for version in ("v1", "v2"):
+            events = await run_of(model.astream_events("x", version=version))
+            assert texts_of(events) == ["Hello"]
+            assert events[-1]["type"] == "RUN_FINISHED"
+
+
+def model_of(*texts: str) -> ChunkModel:
+    return ChunkModel(answers=itertools.repeat(chunks_of(*texts, finish="stop")))
+
+
+ASK: Any = RunnableLambda(lambda given: given["messages"]) | model_of("a1", "a2", "a2")
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        RunnableParallel(answer=ASK),
+        RunnablePassthrough.assign(answer=ASK),
+        RunnableParallel(inner=RunnableParallel(answer=ASK)),
+        RunnableParallel(answer=ASK) | RunnablePassthrough.assign(length=lambda x: None),
+    ],
+    ids=["parallel", "assign", "nested", "both"],
+)
+async def test_a_message_that_a_chain_streams_under_a_key_comes_whole(chain: Any) -> None:
+    events = await run_of(chain.astream(hello()))
+    assert [event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT"] == ["a1", "a2", "a2"]
+    assert texts_of(events) == ["a1a2a2"]
+    assert events[-1]["type"] == "RUN_FINISHED"
+
+
+async def test_two_messages_that_a_chain_streams_under_two_keys_are_two() -> None:
+    chain = RunnableParallel(a=model_of("a1", "a2"), b=model_of("b1", "b2"))
+    assert sorted(texts_of(await run_of(chain.astream("x")))) == ["a1a2", "b1b2"]
+
+
+async def test_a_call_that_a_chain_streams_under_a_key_is_whole() -> None:
+    model = ChunkModel(answers=iter([[call_chunk("add", "c1", '{"a": 1,'), call_chunk(None, None, ' "b": 2}')]]))
+    events = await run_of(RunnableParallel(raw=model).astream("x"))
+    assert "".join(event["delta"] for event in events if event["type"] == "TOOL_CALL_ARGS") == '{"a": 1, "b": 2}'
+    assert events[-1]["type"] == "RUN_FINISHED"
+
+
+def test_a_chunk_that_each_state_repeats_is_said_once() -> None:
+    chunk = AIMessageChunk("Hello", id="lc_run--1")
+    assert said({"topic": "a", "answer": chunk}, {"topic": "b", "answer": chunk}) == ["Hello"]
+
+
+def test_a_chunk_that_a_node_gives_in_a_list_is_a_whole_message() -> None:
+    chunk = AIMessageChunk("Hello", id="lc_run--1")
+    assert said({"a": {"messages": [chunk]}}, {"b": {"messages": [chunk]}}) == ["Hello"]
+
+
+# Runs that go on where another stopped.
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_resumed_run_does_not_repeat_the_answers_before(form: str) -> None:
+    model = ChunkModel(answers=iter([chunks_of("Be", "fore")]))
+
+    async def first(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    def second(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage(f"got {interrupt('really?')}")]}
+
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("first", first)
+    graph.add_node("second", second)
+    graph.add_edge(START, "first")
+    graph.add_edge("first", "second")
+    graph = graph.compile(checkpointer=remembering())
+    assert texts_of(await run_of(FORMS[form](graph, hello()))) == ["Before"]
+    events = await run_of(FORMS[form](graph, Command(resume="yes")))
+    assert texts_of(events) == ["got yes"]
+    assert events[-1]["type"] == "RUN_FINISHED"
+
+
+def test_a_result_that_another_thing_follows_is_told_before_it() -> None:
+    result = {"messages": [HumanMessage("hi", id="u1"), AIMessage("Hello", id="a1")]}
+    other = {"messages": [HumanMessage("and?", id="u2"), AIMessage("More", id="a2")]}
+    assert said(result, AIMessageChunk("x", id="lc_run--1")) == ["Hello", "x"]
+    assert said(result, other) == ["Hello", "More"]
+    reader = LangChainReader()
+    assert reader.read(result) == []
+    assert reader.read({"hello": "world"}) is None
+    assert [record.text for record in reader.finish()] == ["Hello"]
+
+
+async def test_a_result_that_waits_for_a_human_is_told_with_its_interrupt() -> None:
+    def node(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage(f"got {interrupt('really?')}")]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("first", lambda state: {"messages": [AIMessage("Before")]})
+    graph.add_node("second", node)
+    graph.add_edge(START, "first")
+    graph.add_edge("first", "second")
+    events = await run_of([await graph.compile(checkpointer=remembering()).ainvoke(hello(), THREAD)])
+    assert texts_of(events) == ["Before"]
+    assert events[-1]["code"] == "INTERRUPTED"
+
+
+# What comes beside messages.
+
+
+def writing(*texts: str, answer: str = "") -> Any:
+    def node(state: MessagesState) -> dict[str, Any]:
+        for text in texts:
+            get_stream_writer()(text)
+        return {"messages": [AIMessage(answer)] if answer else []}
+
+    return one_node(node)
+
+
+@pytest.mark.parametrize("more", [{}, {"subgraphs": True}, {"version": "v2"}], ids=str)
+@pytest.mark.parametrize("mode", ["custom", ["custom"], ["messages", "custom"], ["updates", "custom"]], ids=str)
+async def test_what_the_nodes_write_is_the_answer_where_they_say_nothing_else(mode: Any, more: Any) -> None:
+    if "version" in more and "messages, v2" not in FORMS:
+        return
+    events = await run_of(writing("one ", "two").astream(hello(), stream_mode=mode, **more))
+    assert texts_of(events) == ["one two"]
+    assert events[-1]["type"] == "RUN_FINISHED"
+
+
+async def test_what_the_nodes_write_beside_messages_is_passed_over_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    graph = writing("looking ", "it up", answer="Found it.")
+    assert texts_of(await run_of(graph.astream(hello(), stream_mode=["updates", "custom"]))) == ["Found it."]
+    assert caplog.messages == ["2 texts of the custom mode came beside messages and were passed over"]
+    caplog.clear()
+    graph = writing("Found ", "it.", answer="Found it.")
+    assert texts_of(await run_of(graph.astream(hello(), stream_mode=["updates", "custom"]))) == ["Found it."]
+    assert caplog.messages == []
+
+
+def function(returned: Any) -> Any:
+    model = model_of("Hel", "lo")
+
+    @task
+    async def ask(question: str) -> Any:
+        return await model.ainvoke(question)
+
+    @task
+    async def look_up(question: str) -> str:
+        return "found"
+
+    @entrypoint()
+    async def agent(question: str) -> Any:
+        answer = await ask(question)
+        await look_up(question)
+        return returned(answer)
+
+    return agent
+
+
+@pytest.mark.parametrize("more", [{}, {"subgraphs": True}], ids=str)
+@pytest.mark.parametrize(
+    ("returned", "texts"),
+    [
+        (lambda answer: f"{answer.content}!", ["Hello", "Hello!"]),
+        (lambda answer: answer.content, ["Hello"]),
+        (lambda answer: answer, ["Hello"]),
+        (lambda answer: None, ["Hello"]),
+    ],
+    ids=["other text", "its text", "the message", "nothing"],
+)
+async def test_the_text_that_a_graph_of_functions_gives_is_told(more: Any, returned: Any, texts: list[str]) -> None:
+    events = await run_of(function(returned).astream("hi", stream_mode=["messages", "updates"], **more))
+    assert texts_of(events) == texts
+
+
+async def test_an_update_or_a_state_without_messages_is_no_unknown_chunk(caplog: pytest.LogCaptureFixture) -> None:
+    class State(TypedDict, total=False):
+        q: str
+        answer: Any
+
+    graph: Any = StateGraph(State)
+    graph.add_node("one", lambda state: {"answer": AIMessage("Hello.")})
+    graph.add_node("two", lambda state: {"answer": None})
+    graph.add_edge(START, "one")
+    graph.add_edge("one", "two")
+    for mode in (["values"], ["values", "updates"]):
+        assert texts_of(await run_of(graph.compile().astream({"q": "x"}, stream_mode=mode))) == ["Hello."]
+    assert records({"q": "x", "answer": AIMessage("Hello.")}, {"q": "x", "answer": None}, {"q": "x"})
+    assert records({"a": {"messages": [("ai", "x")]}}, {"b": {"messages": "human"}})
+    assert caplog.messages == []
+
+
 # Forms beside the live objects.
 
 
@@ -297,8 +493,6 @@ def test_a_chunk_is_read_in_each_of_its_spellings() -> None:
         ChatMessage("x", role="user"),
         {"role": "user", "content": "hi"},
         ("custom", {"progress": 1}),
-        ("custom", "half done"),
-        (("sub:1",), "custom", "half done"),
         ("debug", {"type": "task", "payload": {"input": {"messages": [AIMessage("x")]}}}),
         {"type": "checkpoints", "ns": (), "data": {"values": {"messages": [AIMessage("x")]}}},
         {"type": "tasks", "ns": (), "data": {"result": {"messages": [AIMessage("x")]}}},

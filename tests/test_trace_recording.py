@@ -16,11 +16,13 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+import langgraph.types
 import pytest
 from agui_case import counted_ids
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langgraph.types import Command
 from openai.types.chat import ChatCompletionChunk
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
@@ -35,6 +37,8 @@ from dragent_stream import (
     stream_agui_sse,
 )
 from dragent_stream.testing import error_chunk, finish_chunk, reasoning_chunk, text_chunk, tool_call_chunk, usage_chunk
+
+Overwrite: Any = getattr(langgraph.types, "Overwrite", list)  # newer than Command
 
 REQUEST = {"threadId": "t", "runId": "r", "messages": []}
 
@@ -189,6 +193,8 @@ VALUES: list[Any] = [
     ValueError("not a text"),
     Slotted(),
     object,
+    Command(update={"messages": [AIMessage("a", id="u")]}, goto="x"),
+    Overwrite([AIMessage("a", id="u"), 1]),
 ]
 UNKNOWN: list[Any] = [
     {"hello": "world"},
@@ -259,6 +265,28 @@ KNOWN: list[Any] = [
     ((), "updates", {"agent": {"messages": [AIMessage("updated", id="lc-5")]}}),
     {"type": "messages", "ns": ("sub:1",), "data": (AIMessageChunk("v2", id="lc-6"), {"langgraph_node": "agent"})},
     [AIMessageChunk("a list", id="lc-7"), {}],
+    *[
+        chunk
+        for given in (
+            Command(update={"messages": [HumanMessage("hi"), AIMessage("given", id="lc-8")]}, goto="b"),
+            [Command(update={"messages": [AIMessage("given", id="lc-8")]}), {"messages": [("ai", "more")]}],
+            Command(update={"messages": Overwrite([HumanMessage("hi"), AIMessage("given", id="lc-8")])}),
+            {"messages": Overwrite([HumanMessage("hi"), AIMessage("given", id="lc-8")])},
+            {"messages": Overwrite([("human", "hi"), {"role": "assistant", "content": "given"}])},
+        )
+        for chunk in (
+            {"agent": given},
+            ("updates", {"agent": given}),
+            {
+                "event": "on_chain_end",
+                "run_id": "1",
+                "name": "agent",
+                "metadata": {"langgraph_node": "agent"},
+                "data": {"output": given},
+            },
+            {"event": "on_chain_stream", "run_id": "1", "name": "agent", "metadata": {}, "data": {"chunk": given}},
+        )
+    ],
     *[{"role": "tool", "tool_call_id": "c1", "content": value} for value in VALUES],
     *[
         {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 7, "id": "v", "function": {"name": "f", "arguments": value}}]}}]}

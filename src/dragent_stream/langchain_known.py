@@ -40,7 +40,7 @@ class KnownMessages:
         self._unnamed: dict[_Print, list[str]] = {}  # the nodes that they are from
 
     def __bool__(self) -> bool:
-        return bool(self._answers or self._nameless or self._results.known)
+        return bool(self._answers or self._nameless or self._unnamed or self._results.known)
 
     def rest(self) -> Sequence[Chunk]:
         """The records of what is held back: the stream has ended."""
@@ -49,6 +49,17 @@ class KnownMessages:
             for answer in dict.fromkeys([*self._answers.values(), *self._nameless.values()])
             if (rest := answer.rest())
         ]
+
+    def says(self, text: str) -> bool:
+        """Whether the messages say this text: one of them, or several one after the other."""
+        told = dict.fromkeys([*self._answers.values(), *self._nameless.values()])
+        said = "".join("".join(answer.text) for answer in told) + "".join(text for _, text, _ in self._unnamed)
+        return "".join(text.split()) in "".join(said.split())
+
+    def repeats(self, message: Fields) -> bool:
+        """Whether a piece is all that came of its message."""
+        answer = self._answers.get(text_of(message.get("id")))
+        return answer is not None and answer.same_as(message)
 
     def streamed(self, message: Fields, metadata: Fields, run: str = "") -> Sequence[Chunk]:
         """A message as it is streamed: a piece of one, or a whole one."""

@@ -6,10 +6,12 @@ is what the graph's first state did not hold; new in an update is what stands be
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 from dragent_stream.chunk_record import Chunk
+from dragent_stream.content_parts import read_content
 from dragent_stream.errors import AnswerError
 from dragent_stream.fields import Fields, fields_of
 from dragent_stream.langchain_answer import Origin, calls_of
@@ -21,14 +23,34 @@ from dragent_stream.values import first_text, text_of
 
 __all__ = ["LangChainReader"]
 
+logger = logging.getLogger("dragent_stream")
+
 
 class LangChainReader:
     """Reads the LangChain messages of one stream; remembers which of them were said."""
 
-    __slots__ = ("_blocks", "_graphs", "_known", "_modelled", "_root")
+    __slots__ = (
+        "_begun",
+        "_blocks",
+        "_graphs",
+        "_keys",
+        "_known",
+        "_modelled",
+        "_notes",
+        "_result",
+        "_returned",
+        "_root",
+        "_spoke",
+    )
 
     def __init__(self) -> None:
         self._known = KnownMessages()
+        self._result: Sequence[Chunk] = ()  # of a first state, which is a result if no other state follows
+        self._begun: set[str] = set()  # the ids of its messages
+        self._keys: set[str] = set()  # of states
+        self._notes: list[str] = []  # what a graph's nodes wrote beside its messages
+        self._returned = ""  # what the last of a graph's functions gave, if that was text
+        self._spoke: set[str] = set()  # the runs of models whose pieces came
         self._graphs: set[str] = set()  # whose state was seen
         self._blocks = ContentBlocks()
         self._modelled = False
@@ -39,6 +61,18 @@ class LangChainReader:
 
         None for what is neither.
         """
+        if not self._result:
+            return self._read(chunk)
+        result, self._result = self._result, ()
+        if not self._begun.isdisjoint(_names_of(fields_of(chunk))):
+            return self._read(chunk)  # the next state: the one before was what the run began with
+        records = self._read(chunk)
+        if records is None:
+            self._result = result
+            return None
+        return [*result, *records]
+
+    def _read(self, chunk: object) -> Sequence[Chunk] | None:
         if (pair := _pair(chunk)) is not None:
             return self._known.streamed(*pair)
         if (message := message_fields(chunk)) is not None:
@@ -59,14 +93,27 @@ class LangChainReader:
 
     def finish(self) -> Sequence[Chunk]:
         """The records of what is held back: the stream has ended."""
-        return self._known.rest()
+        records = [*self._result, *self._known.rest()]
+        if self._returned and not self._known.says(self._returned):
+            records.append(Chunk(message="returned", text=self._returned, whole=True))
+        notes = "".join(self._notes)
+        if notes and not self._known:
+            records.append(Chunk(text=notes))
+        elif notes and not self._known.says(notes):
+            logger.warning("%d texts of the custom mode came beside messages and were passed over", len(self._notes))
+        return records
 
     # The forms.
 
     def _part(self, part: Part) -> Iterator[Chunk]:
         mode, graph, payload = part
-        if mode == "":
-            yield from self._bare(fields_of(payload) or {}, graph) or ()
+        if mode == "" and isinstance(payload, str):
+            yield Chunk(text=payload)  # of the custom mode, which may be the only one
+        elif mode == "":
+            yield from self._bare(fields_of(payload) or {}, graph, alone=False) or ()
+        elif mode == "custom":
+            if isinstance(payload, str):
+                self._notes.append(payload)
         elif mode == "messages":
             yield from self._streamed(payload)
         elif mode in ("messages/partial", "messages/complete"):
@@ -97,26 +144,43 @@ class LangChainReader:
         fields = fields_of(pair[0])
         return self._block(fields, metadata) if fields and is_block_event(fields) else ()
 
-    def _bare(self, fields: Fields, graph: str = "") -> Sequence[Chunk] | None:
-        """A mapping that may be the update of nodes or a state; None where it is neither."""
+    def _bare(self, fields: Fields, graph: str = "", *, alone: bool = True) -> Sequence[Chunk] | None:
+        """A mapping that may be the update of nodes, a state or a chain's output; None where it is none of these.
+
+        Args:
+            fields: The mapping.
+            graph: The graph that it is from.
+            alone: It came without a namespace, so it need not be from a graph.
+        """
+        if _is_state(fields):
+            self._keys.update(fields)
+            return list(self._state(fields, graph, answered=alone))
         if INTERRUPT in fields:
             return list(self._updates(fields, graph))
-        if _is_state(fields):
-            return list(self._state(fields, graph, answered=True))
         if any(isinstance(update, dict | list | tuple) or message_fields(update) for update in fields.values()) and any(
             True for update in fields.values() for _ in messages_of(update)
         ):
-            return list(self._updates(fields, graph))
+            self._keys.update(fields)
+            return list(self._updates(fields, graph, pieces=alone))
         if self._known:
             # Beside messages a mapping of this form is the update or the state of a graph, without messages.
-            return () if all(isinstance(update, dict | None) for update in fields.values()) else None
+            known = all(isinstance(update, dict | None) for update in fields.values()) or self._keys.issuperset(fields)
+            return () if known else None
         return None
 
-    def _updates(self, nodes: Fields, graph: str) -> Iterator[Chunk]:
+    def _updates(self, nodes: Fields, graph: str, *, pieces: bool = False) -> Iterator[Chunk]:
+        """What nodes give to the state, or with `pieces` what is streamed under the keys of a chain's output."""
         for node, update in nodes.items():
             if node == INTERRUPT:
                 if not graph:
                     yield _interrupted()
+                continue
+            if not graph:
+                self._returned = update if isinstance(update, str) and not pieces else ""
+            if pieces and (found := list(_pieces(update, node))):
+                for key, message in found:
+                    if len(nodes) == 1 or not self._known.repeats(message):  # a state repeats what it holds
+                        yield from self._known.streamed(message, {}, run=key)
                 continue
             for messages in messages_of(update):
                 for message in _new(messages):
@@ -125,12 +189,12 @@ class LangChainReader:
     def _state(self, state: object, graph: str, *, answered: bool = False) -> Iterator[Chunk]:
         """What is new in a state.
 
-        The first state of a graph is what it was given; where it ends in an `answered` way, it is a result.
+        The first state of a graph is what it was given; where it ends in an `answered` way, it may be a result.
         """
         first = graph not in self._graphs
         self._graphs.add(graph)
-        if not graph and (fields_of(state) or {}).get(INTERRUPT):
-            yield _interrupted()
+        interrupted = not graph and bool((fields_of(state) or {}).get(INTERRUPT))
+        records: list[Chunk] = []
         for messages in messages_of(state):
             if first:
                 last = messages[-1]
@@ -140,7 +204,13 @@ class LangChainReader:
                     self._known.know(message)
                 messages = new
             for message in self._known.beyond(messages):
-                yield from self._known.whole(message, origin=Origin(graph))
+                records += self._known.whole(message, origin=Origin(graph))
+        if interrupted:
+            yield from (*records, _interrupted())
+        elif first and answered:
+            self._result, self._begun = records, _names_of(fields_of(state))
+        else:
+            yield from records
 
     def _event(self, event: Fields) -> Iterator[Chunk]:
         """An event of `astream_events`, version v1 or v2."""
@@ -156,6 +226,7 @@ class LangChainReader:
             if "nostream" in (event.get("tags") or ()):
                 return
             self._modelled = True
+            self._spoke.add(run)
             chunk = data.get("chunk")
             if message := message_fields(chunk):
                 yield from self._known.streamed({**message, "id": message.get("id") or run}, metadata, run=run)
@@ -167,6 +238,10 @@ class LangChainReader:
             self._modelled = True
             if message := _output_message(data.get("output")):
                 yield from self._known.whole({**message, "id": message.get("id") or run}, metadata)
+        elif kind == "on_llm_end" and "nostream" not in (event.get("tags") or ()):
+            self._modelled = True
+            if run not in self._spoke and (text := first_text(_first_generation(data.get("output")), "text")):
+                yield Chunk(text=text)
         elif kind == "on_tool_end" and "langgraph_node" not in metadata:  # else its node brings it, in the calls' order
             for messages in messages_of(data.get("output")):
                 for message in messages:
@@ -234,10 +309,37 @@ def _output_message(output: object) -> Fields | None:
     """What `on_chat_model_end` brings: a message, or with v1 the generations around it."""
     if message := message_fields(output):
         return message
+    return message_fields(_first_generation(output).get("message"))
+
+
+def _first_generation(output: object) -> Fields:
     held: object = (fields_of(output) or {}).get("generations")
     while isinstance(held, list | tuple) and held:
         held = cast("Sequence[object]", held)[0]
-    return message_fields((fields_of(cast("object", held)) or {}).get("message"))
+    return fields_of(cast("object", held)) or {}
+
+
+def _pieces(output: object, key: str, depth: int = 3) -> Iterator[tuple[str, Fields]]:
+    """The pieces of messages in a chain's output, with the path that each stands under.
+
+    `RunnableParallel` streams its output key by key. A node's messages stand in a list, and are whole.
+    """
+    message = message_fields(output)
+    if message is not None:
+        if message["type"].endswith("MessageChunk"):
+            yield key, message
+    elif isinstance(output, dict) and depth:
+        for name, held in cast("dict[object, object]", output).items():
+            yield from _pieces(held, f"{key}.{name}", depth - 1)
+
+
+def _names_of(state: Fields | None) -> set[str]:
+    """What tells the messages of a state: their ids, their texts where they have none."""
+    return {
+        text_of(message.get("id")) or f"{message['type']}: {read_content(message['content']).text}"
+        for messages in messages_of(state)
+        for message in messages
+    }
 
 
 def _interrupted() -> Chunk:

@@ -37,6 +37,8 @@ _VALUES = frozenset({"args", "arguments", "artifact", "content", "input", "outpu
 """Fields whose value is a person's or a tool's: its JSON text counts, not only its fields."""
 _STEP_DATA = frozenset({"data", "metadata"})
 """Fields of a step that hold nothing but such values."""
+_LOOKED_THROUGH = {"Command": "update", "Overwrite": "value"}
+"""Objects of LangGraph's that a reader looks through, by their name, at this field; with slots, so they have no fields."""
 _DEEPEST = 100
 
 
@@ -130,6 +132,8 @@ class _Writer:
         if isinstance(value, list):
             return self._each(cast("list[object]", value), walk, values)
         fields = fields_of(value)
+        if type(value).__name__ in _LOOKED_THROUGH:
+            return self._tagged(value, values=True, fields=False)
         if fields is None or not (walk or isinstance(value, Mapping) or _is_a_model(value) or _is_a_chunk(fields)):
             return self._tagged(value, values=True, fields=False)
         walk = walk or _is_a_chunk(fields)
@@ -199,6 +203,8 @@ class _Writer:
             # A plain object may hold a client, a connection, the whole program.
             closed = plain and (self._in_plain or not fields)
             tag["fields"] = {} if closed else self._fields_of_tagged(found, held, plain, values)
+        if (name := _LOOKED_THROUGH.get(tag["type"])) and not isinstance(value, Mapping) and hasattr(value, name):
+            tag["fields"] = self._fields(found, {name: getattr(value, name)}, False, values and fields)
         if values:
             try:
                 tag["json"] = to_jsonable_python(

@@ -466,3 +466,29 @@ async def test_a_run_that_was_stopped_anywhere_leaves_one_conversation(stop: int
     stored = [message for message in await client.stored() if message.type != "tool" or message.content]
     told = [(message["role"], message.get("content", "")) for message in client.messages]
     assert [_of_graph(message)[:2] for message in stored] == told  # beside the empty result of a call without one
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["in its place", "beside it"])
+async def test_an_answer_that_is_handed_over_as_a_named_message_is_not_doubled(own: bool) -> None:
+    model = ChunkModel(answers=iter([chunks_of(text) for text in ("found", "told", "found", "told again")]))
+
+    async def research(state: MessagesState) -> Json:
+        answer = await model.ainvoke(state["messages"])
+        return {"messages": [*([answer] if own else []), HumanMessage(answer.content, name="researcher")]}
+
+    async def tell(state: MessagesState) -> Json:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("research", research)
+    graph.add_node("tell", tell)
+    graph.add_edge(START, "research")
+    graph.add_edge("research", "tell")
+    client = Client(graph.compile(checkpointer=InMemorySaver()))
+    await client.ask("a")
+    before = [(message.type, message.content) for message in await client.stored()]
+    assert before == [("human", "a"), *([("ai", "found")] if own else []), ("human", "found"), ("ai", "told")]
+    await client.ask("b")
+    after = [(message.type, message.content) for message in await client.stored()]
+    assert after[: len(before)] == before
+    assert [kind_and_text[1] for kind_and_text in after[len(before) :]] == ["b", *["found"] * (1 + own), "told again"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["langchain_messages", "messages_to_send", "provider_of"]
 
 _Json: TypeAlias = dict[str, Any]
+_Saying: TypeAlias = tuple[str, str, str]  # kind, text, calls
 
+_NO_CALLS = "[]"
 _FROM_CLIENT = {"dragent_stream": "client"}
 _GEMINI_SIGNATURES = "__gemini_function_call_thought_signatures__"
 _PROVIDERS = {
@@ -158,7 +161,8 @@ def messages_to_send(stored: Sequence[BaseMessage], client: Sequence[BaseMessage
         The messages, and whether they replace all that is stored; else they follow it.
     """
     client = _with_stored_results(stored, client)
-    before, after = [_saying(message) for message in stored], [_saying(message) for message in client]
+    after = [_saying(message) for message in client]
+    before = _with_handovers(stored, after)
     merged: list[BaseMessage] = []
     call_ids: dict[str, str] = {}
     for what, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
@@ -189,7 +193,24 @@ def _with_stored_results(stored: Sequence[BaseMessage], client: Sequence[BaseMes
     ]
 
 
-def _saying(message: BaseMessage) -> tuple[str, str, str]:
+def _with_handovers(stored: Sequence[BaseMessage], client: Sequence[_Saying]) -> list[_Saying]:
+    """What the graph's messages say; a handover says what the client has as the answer that it was made of.
+
+    A node may give a model's answer on as a named message of a human, in the place of the answer.
+    """
+    said = [_saying(message) for message in stored]
+    missing = Counter(saying for saying in client if saying[0] == "ai")
+    missing.subtract(saying for saying in said if saying[0] == "ai")
+    for at, message in enumerate(stored):
+        if message.type == "human" and message.name and _is_the_graphs(message):
+            answer: _Saying = "ai", text_and_reasoning(cast("Any", message).content)[0], _NO_CALLS
+            if answer[1] and missing[answer] > 0:
+                missing[answer] -= 1
+                said[at] = answer
+    return said
+
+
+def _saying(message: BaseMessage) -> _Saying:
     """What two messages must have in common to be the same one: all that a client keeps of it, without ids."""
     calls: list[tuple[str, _Json]] = [(call["name"], call["args"]) for call in getattr(message, "tool_calls", ())]
     calls += [(call["name"], {}) for call in getattr(message, "invalid_tool_calls", ())]
