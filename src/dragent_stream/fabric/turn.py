@@ -188,26 +188,39 @@ class _Turn:
         return None
 
     async def _pump(self, open_source: Callable[[Any, Any], ChunkSource], request: Any, context: Any) -> None:
-        summary, feed, send, deadline = self._summary, self._normalizer.feed, self._send, self._deadline
+        normalizer = self._normalizer
         async with (
-            Upstream(open_source(request, context), deadline.grace) as upstream,
+            Upstream(open_source(request, context), self._deadline.grace) as upstream,
             aclosing(chunks_of_bodies(upstream)) as chunks,
         ):
-            async for chunk in chunks:
-                for ready in feed(chunk):
-                    if deadline.passed():
+            try:
+                async for chunk in chunks:
+                    if not await self._hand_on(normalizer.feed(chunk)):
                         return
-                    summary.add(ready.chunk)
-                    if send is not None:
-                        deadline.sent.clear()
-                        try:
-                            await send(ready)
-                        except Exception as error:
-                            raise _SendError(error) from error
-                        finally:
-                            deadline.sent.set()
-                if deadline.passed() or summary.failure is not None:
-                    return
+                rest = normalizer.finish()
+            except _SendError:
+                raise
+            except Exception:
+                await self._hand_on(normalizer.release())
+                raise
+            await self._hand_on(rest)
+
+    async def _hand_on(self, ready_chunks: list[ReadyChunk]) -> bool:
+        """Note the chunks and send them; False where the turn is over: its deadline has passed, or it failed in them."""
+        summary, send, deadline = self._summary, self._send, self._deadline
+        for ready in ready_chunks:
+            if deadline.passed():
+                return False
+            summary.add(ready.chunk)
+            if send is not None:
+                deadline.sent.clear()
+                try:
+                    await send(ready)
+                except Exception as error:
+                    raise _SendError(error) from error
+                finally:
+                    deadline.sent.set()
+        return not deadline.passed() and summary.failure is None
 
     def outcome(
         self, status: Literal["succeeded", "failed", "cancelled"], code: str = "", text: str = ""
