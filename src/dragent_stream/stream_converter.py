@@ -326,10 +326,11 @@ class Upstream:
     async def __aenter__(self) -> AsyncIterator[Any]:
         if inspect.isawaitable(self._source):
             self._source = await self._source
-        if inspect.iscoroutinefunction(getattr(type(self._source), "result", None)):
+        kind = type(cast("object", self._source))
+        if inspect.iscoroutinefunction(getattr(kind, "result", None)):
             await self.__aexit__(None, None, None)
             raise ConversionError(
-                f"the chunk source is a {type(self._source).__name__}, whose result() says whether it has succeeded, and"
+                f"the chunk source is a {kind.__name__}, whose result() says whether it has succeeded, and"
                 " nobody asks for it here; give a generator that does (for NeMo Fabric: dragent_stream.fabric.fabric_chunks)"
             )
         self._upstream = _iterator(self._source)
