@@ -26,12 +26,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from dragent_stream.chunk_record import Chunk, ToolCallDelta
+from dragent_stream.chunk_record import Chunk
 from dragent_stream.chunks import ChunkReader
-from dragent_stream.content_parts import result_text, text_and_reasoning
+from dragent_stream.content_parts import text_and_reasoning
 from dragent_stream.errors import ConversionError
 from dragent_stream.fabric.contract import FabricStreamError, chunk_problem, encode_chunk
 from dragent_stream.fabric.message_row import MessageRow
+from dragent_stream.fabric.record_chunks import RecordChunks
 from dragent_stream.fabric.split import split_chunk
 from dragent_stream.options import random_id
 from dragent_stream.usage import Usage
@@ -41,7 +42,6 @@ __all__ = ["ChunkNormalizer", "ReadyChunk"]
 Json = dict[str, Any]
 
 _INDEX = (int, type(None))
-_FINISH_WORDS = {"calls": "tool_calls"}
 
 
 class ReadyChunk(NamedTuple):
@@ -78,7 +78,7 @@ class ChunkNormalizer:
         self._reader = ChunkReader()
         self._row = MessageRow(new_id)
         self._kept: list[Json] = []  # what came before a failure in one chunk
-        self._counted: dict[str, Usage] = {}
+        self._records = RecordChunks()
 
     def feed(self, chunk: object) -> list[ReadyChunk]:
         """The valid chunks that can go out after one chunk of the source.
@@ -156,7 +156,7 @@ class ChunkNormalizer:
         for record in records:
             if record.error is not None:
                 record.finish = None
-            written += self._row.take(record, self._rewritten(record))
+            written += self._row.take(record, self._records.chunk(record))
             if record.error is not None:
                 self._kept = written
                 raise record.error
@@ -171,56 +171,6 @@ class ChunkNormalizer:
         if self._reader.unknown != unknown:
             raise ConversionError(f"the source yielded {_looks(chunk)}, which is no chunk")
         return records
-
-    def _rewritten(self, record: Chunk) -> Json | None:
-        """A completion chunk that says what a LangChain message says."""
-        delta: Json = {}
-        if record.tool_result is not None:
-            delta = {
-                "role": "tool",
-                "tool_call_id": record.tool_result.call_id,
-                "content": result_text(record.tool_result.content),
-            }
-        if record.reasoning:
-            # Nothing here says that a thought is another one; as a paragraph it is at least not glued to the one before.
-            delta["reasoning_content"] = "\n\n" + record.reasoning if record.new_thought else record.reasoning
-        if record.encrypted:
-            delta["reasoning_details"] = [{"type": "reasoning.encrypted", "data": value} for value in record.encrypted]
-        if record.text:
-            delta["content"] = record.text
-        if record.tool_calls:
-            delta["tool_calls"] = [_call_fields(call) for call in record.tool_calls]
-        usage = self._running_usage(record)
-        if not delta and record.finish is None and usage is None:
-            return None
-        fields: Json = {"id": record.id, "model": record.model}
-        choice: Json = {"index": 0, "delta": delta}
-        if record.finish is not None:
-            choice["finish_reason"] = _FINISH_WORDS.get(record.finish, record.finish)
-        fields["choices"] = [choice] if delta or record.finish is not None else []
-        if record.provider:
-            fields["provider"] = record.provider
-        if usage is not None:
-            fields["usage"] = usage
-        return fields
-
-    def _running_usage(self, record: Chunk) -> Json | None:
-        """LangChain counts each chunk for itself; a completion chunk states the total so far."""
-        if record.usage is None:
-            return None
-        total = record.usage
-        if record.usage_adds and (before := self._counted.get(record.message)):
-            total = before.plus(total)
-        self._counted[record.message] = total
-        prompt = {"cached_tokens": total.cached_input_tokens, "cache_creation": total.cache_write_input_tokens}
-        usage: Json = {
-            "prompt_tokens": total.input_tokens,
-            "completion_tokens": total.output_tokens,
-            "total_tokens": total.total_tokens,
-            "prompt_tokens_details": _known(prompt) or None,
-            "completion_tokens_details": _known({"reasoning_tokens": total.reasoning_tokens}) or None,
-        }
-        return _known(usage)
 
     def _repaired(self, fields: Json) -> Json:
         fields = dict(fields)
@@ -381,18 +331,6 @@ def _call(call: Json) -> Json:
     else:
         call.pop("function", None)
     return call
-
-
-def _call_fields(call: ToolCallDelta) -> Json:
-    function = _known({"name": call.name or None, "arguments": call.arguments})
-    fields = {"index": call.index, "id": call.id or None, "type": "function", "function": function}
-    if call.signature:
-        fields["extra_content"] = {"google": {"thought_signature": call.signature}}
-    return _known(fields)
-
-
-def _known(fields: Json) -> Json:
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _string(value: object) -> str:
