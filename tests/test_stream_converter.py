@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import json
 import logging
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
@@ -28,6 +29,7 @@ from dragent_stream import (
     stream_agui_sse,
 )
 from dragent_stream.check import check_events
+from dragent_stream.errors import UpstreamError
 from dragent_stream.events import ModelEvents, WireEvents
 from dragent_stream.stream_converter import convert_chunks_to_agui_events
 
@@ -395,6 +397,38 @@ def test_names_of_model_and_provider_can_always_be_written() -> None:
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
     events = run({**delta(content="a"), "model": "m\ud800", "provider": "p\udc00", "usage": usage})
     assert (events[-1]["usage"][0]["model"], events[-1]["usage"][0]["provider"]) == ("m\ufffd", "p\ufffd")
+
+
+async def test_a_stream_that_must_be_asked_whether_it_succeeded_is_refused_and_closed() -> None:
+    steps: list[str] = []
+
+    class Turn:
+        async def __aiter__(self) -> AsyncIterator[Any]:
+            yield delta(content="a")
+
+        async def result(self) -> Any:
+            raise RuntimeError("it failed")
+
+        async def aclose(self) -> None:
+            steps.append("closed")
+
+    frames = [frame async for frame in stream_agui_sse(Turn())]
+    assert len(frames) == 2
+    assert "whose result() says whether it has succeeded" in frames[1].decode()
+    assert steps == ["closed"]
+
+
+async def test_a_private_error_gives_its_code_and_a_reference_until_texts_are_exposed() -> None:
+    async def chunks() -> AsyncIterator[Any]:
+        yield delta(content="a")
+        raise UpstreamError("secret", "host_crashed", private=True)
+
+    frames = [frame async for frame in stream_agui_sse(chunks())]
+    last = json.loads(frames[-1][6:])
+    assert last["code"] == "host_crashed"
+    assert last["message"].startswith("The agent failed (host_crashed). Reference: ")
+    frames = [frame async for frame in stream_agui_sse(chunks(), options=ConverterOptions(expose_errors=True))]
+    assert json.loads(frames[-1][6:])["message"] == "secret"
 
 
 @pytest.mark.parametrize(

@@ -40,11 +40,13 @@ class UpstreamError(DragentStreamError):
 
     Attributes:
         code: What `RUN_ERROR.code` says about it.
+        private: The text may hold what is not for clients (a log, a traceback): they get the code and a reference.
     """
 
-    def __init__(self, message: str, code: str = "STREAM_ERROR") -> None:
+    def __init__(self, message: str, code: str = "STREAM_ERROR", *, private: bool = False) -> None:
         super().__init__(message)
         self.code = code
+        self.private = private
 
 
 class AnswerError(UpstreamError):

@@ -334,6 +334,7 @@ class Upstream:
     """Iterate an upstream and close it exactly once, in this task, whatever happens: `async with Upstream(…) as items`.
 
     An upstream whose closing hangs is left behind after `close_timeout` seconds; one that refuses to close is logged.
+    A source with a coroutine method `result` is refused: its end says nothing, and a failure would pass for a success.
     """
 
     __slots__ = ("_close_timeout", "_source", "_upstream")
@@ -346,6 +347,13 @@ class Upstream:
     async def __aenter__(self) -> AsyncIterator[Any]:
         if inspect.isawaitable(self._source):
             self._source = await self._source
+        kind = type(cast("object", self._source))
+        if inspect.iscoroutinefunction(getattr(kind, "result", None)):
+            await self.__aexit__(None, None, None)
+            raise ConversionError(
+                f"the chunk source is a {kind.__name__}, whose result() says whether it has succeeded, and"
+                " nobody asks for it here; give a generator that does (for NeMo Fabric: dragent_stream.fabric.fabric_chunks)"
+            )
         self._upstream = _iterator(self._source)
         return self._upstream
 

@@ -118,8 +118,33 @@ async def test_a_turn_becomes_a_run_that_ends_after_the_result() -> None:
     assert stream.steps == ["end", "result"]
 
 
-async def test_an_empty_turn_is_an_empty_run() -> None:
-    assert kinds(await run(ScriptedStream([]))) == ["RUN_STARTED", "RUN_FINISHED"]
+@pytest.mark.parametrize("chunks", [[], [{"choices": [{"index": 0, "delta": {"role": "assistant"}}]}]])
+@pytest.mark.parametrize("output", [None, {}, {"response": ""}, {"response": None}, {"transcript": "secret"}])
+async def test_a_turn_that_says_nothing_is_a_failed_run(chunks: list[Json], output: Any) -> None:
+    events = await run(ScriptedStream(chunks, {"status": "succeeded", "output": output}))
+    assert kinds(events) == ["RUN_STARTED", "RUN_ERROR"]
+    assert events[-1]["code"] == "EMPTY_ANSWER"
+    assert "secret" not in json.dumps(events)
+
+
+async def test_a_model_that_stops_without_a_word_is_no_failure() -> None:
+    assert kinds(await run(ScriptedStream([finish_chunk()]))) == ["RUN_STARTED", "RUN_FINISHED"]
+
+
+@pytest.mark.parametrize(
+    "chunks", [[], [{"choices": [{"index": 0, "delta": {"role": "assistant"}}]}], [finish_chunk()]]
+)
+async def test_an_answer_that_stands_in_the_result_alone_is_shown(chunks: list[Json]) -> None:
+    for output in ({"response": "yes"}, "yes"):
+        events = await run(ScriptedStream(chunks, {"status": "succeeded", "output": output}))
+        assert [event["delta"] for event in events if "delta" in event] == ["yes"]
+        assert events[-1]["type"] == "RUN_FINISHED"
+
+
+async def test_the_response_of_a_turn_that_spoke_is_not_said_again() -> None:
+    result = {"status": "succeeded", "output": {"response": "a"}}
+    events = await run(ScriptedStream([text_chunk("a")], result))
+    assert [event["delta"] for event in events if "delta" in event] == ["a"]
 
 
 async def test_frames_say_the_same_as_events() -> None:
@@ -146,6 +171,8 @@ async def test_a_failed_results_text_can_be_shown() -> None:
     options = ConverterOptions(public_error=lambda error: f"{type(error).__name__}: {error}")
     events = await run(ScriptedStream([], result), options=options)
     assert events[-1] == {"type": "RUN_ERROR", "message": "UpstreamError: too slow", "code": "timeout"}
+    events = await run(ScriptedStream([], result), options=ConverterOptions(expose_errors=True))
+    assert events[-1] == {"type": "RUN_ERROR", "message": "too slow", "code": "timeout"}
 
 
 async def test_a_cancelled_result_is_a_cancelled_run() -> None:
@@ -194,9 +221,9 @@ async def test_another_error_is_a_failed_run_too() -> None:
 
 
 async def test_an_error_inside_the_stream_waits_for_the_turns_end() -> None:
-    stream = ScriptedStream([text_chunk("a"), error_chunk("secret"), text_chunk("b")])
+    stream = ScriptedStream([text_chunk("a"), error_chunk("overloaded"), text_chunk("b")])
     events = await run(stream)
-    assert masked(events[-1]) == "STREAM_ERROR"
+    assert (events[-1]["code"], events[-1]["message"]) == ("STREAM_ERROR", "overloaded")  # the stream's own words
     assert kinds(events).count("TEXT_MESSAGE_CONTENT") == 1
     assert stream.steps == ["end", "result"]
 

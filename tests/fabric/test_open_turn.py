@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragent_stream.fabric import FabricStreamError, convert_fabric_stream, drain_fabric_stream, wait_fabric_drains
+from dragent_stream.errors import UpstreamError
+from dragent_stream.fabric import convert_fabric_stream, drain_fabric_stream, wait_fabric_drains
 from dragent_stream.fabric.open_turn import OpenTurn
 from dragent_stream.testing import text_chunk
 
@@ -97,7 +98,7 @@ async def test_what_waits_is_bounded_and_the_reader_is_told() -> None:
         turn = OpenTurn(stream, backlog_limit=3 * size)
         await stream.over.wait()
         assert [await anext(turn) for _ in range(4)] == [chunk] * 4  # one at hand, and three that wait
-        with pytest.raises(FabricStreamError, match=f"more than {3 * size} bytes") as caught:
+        with pytest.raises(UpstreamError, match=f"more than {3 * size} bytes") as caught:
             await anext(turn)
         assert caught.value.code == "slow_reader"
         assert "x" * 100 not in str(caught.value)

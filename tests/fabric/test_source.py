@@ -183,6 +183,8 @@ async def test_a_turn_that_failed_is_a_failed_run_in_an_application_and_in_a_str
         assert "secret" not in json.dumps(events)
         events = await run(fabric_source(Runtime(result=failed)))
         assert (events[-1]["type"], events[-1]["code"]) == ("RUN_ERROR", "rate_limited")
+        assert events[-1]["message"].startswith("The agent failed (rate_limited). Reference: ")
+        assert "secret" not in json.dumps(events)
 
 
 async def test_a_cancelled_turn_is_an_aborted_run() -> None:
@@ -470,9 +472,6 @@ async def test_a_harness_that_fails_fails_the_run_with_fabrics_code() -> None:
         ("yes", "yes"),
         ([1, "é"], '[1, "é"]'),
         (SimpleNamespace(to_mapping=lambda: {"response": "yes"}), "yes"),
-        ({"response": None, "messages": ["secret"]}, ""),
-        ({}, ""),
-        (None, ""),
     ],
 )
 async def test_the_answer_of_a_harness_is_its_response(output: Any, text: str) -> None:
@@ -480,6 +479,27 @@ async def test_the_answer_of_a_harness_is_its_response(output: Any, text: str) -
         events = await run(fabric_source(Runtime(streams=False, result={"status": "succeeded", "output": output})))
     assert said(events) == text
     assert events[-1]["type"] == "RUN_FINISHED"
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("output", [{"response": None, "messages": ["secret"]}, {"response": ""}, {}, "", None])
+async def test_a_turn_without_an_answer_is_a_failed_run(output: Any, streams: bool) -> None:
+    result = {"status": "succeeded", "output": output}
+    with anyio.fail_after(10):
+        events = await run(fabric_source(Runtime(lambda told: [], streams=streams, result=result)))
+    assert [event["type"] for event in events] == ["RUN_STARTED", "RUN_ERROR"]
+    assert events[-1]["code"] == "EMPTY_ANSWER"
+    assert "secret" not in json.dumps(events)
+
+
+async def test_a_stream_that_says_nothing_shows_the_answer_of_its_result() -> None:
+    silent = [{"choices": [{"index": 0, "delta": {"role": "assistant"}}]}]
+    with anyio.fail_after(10):
+        for chunks in ([], silent):
+            result = {"status": "succeeded", "output": {"response": "yes"}}
+            events = await run(fabric_source(Runtime(lambda told, chunks=chunks: chunks, result=result)))
+            assert said(events) == "yes"
+            assert events[-1]["type"] == "RUN_FINISHED"
 
 
 async def test_an_output_without_a_response_is_a_failure_that_names_what_it_has() -> None:

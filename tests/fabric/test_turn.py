@@ -106,6 +106,47 @@ async def test_an_empty_stream_succeeds_with_empty_text() -> None:
     assert emitted == []
 
 
+async def test_chunks_that_say_nothing_are_a_failed_result() -> None:
+    result, emitted = await stream(lambda _: [{"choices": [{"index": 0, "delta": {"role": "assistant"}}]}])
+    assert (result["status"], result["error"]["code"], len(emitted)) == ("failed", "EMPTY_ANSWER", 1)
+    result, _ = await stream(lambda _: [finish_chunk()])
+    assert (result["status"], result["output"]) == ("succeeded", {"response": ""})
+
+
+def messages_of_two_nodes(*, ends: bool) -> list[Any]:
+    def piece(name: str, text: str, **more: Any) -> Any:
+        fields = {"type": "AIMessageChunk", "id": name, "content": text, **more}
+        return (fields, {"langgraph_node": name, "langgraph_step": 1})
+
+    pieces = [piece("a", "A1"), piece("b", "B1"), piece("a", "A2"), piece("b", "B2")]
+    return [*pieces, *(piece(name, "", chunk_position="last") for name in ("a", "b") if ends)]
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_messages_of_parallel_nodes_are_sent_one_after_the_other(ends: bool) -> None:
+    result, emitted = await stream(lambda _: messages_of_two_nodes(ends=ends))
+    assert emitted.text == "A1A2B1B2"
+    assert [chunk["id"] for chunk in emitted if chunk["choices"][0]["delta"]] == ["a", "a", "b", "b"]
+    assert (result["status"], result["output"]["response"]) == ("succeeded", "B1B2")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("secret"), UpstreamError("overloaded")])
+async def test_what_a_target_said_before_it_failed_is_sent(error: Exception) -> None:
+    async def source(_: Any) -> AsyncIterator[Any]:
+        for chunk in messages_of_two_nodes(ends=False):
+            yield chunk
+        raise error
+
+    result, emitted = await stream(source)
+    assert emitted.text == "A1A2B1B2"
+    assert result["status"] == "failed"
+
+
+async def test_an_interrupted_graph_is_a_failed_result_that_says_so() -> None:
+    result, _ = await stream(lambda _: [("updates", {"__interrupt__": ({"value": "sure?"},)})])
+    assert (result["status"], result["error"]["code"]) == ("failed", "INTERRUPTED")
+
+
 async def test_the_response_is_the_last_answer_of_several_turns() -> None:
     chunks = [
         text_chunk("let me see"),
@@ -307,8 +348,7 @@ async def test_a_cancelled_host_is_not_swallowed_and_the_target_is_closed() -> N
 async def test_an_error_in_the_stream_is_a_failed_result() -> None:
     result, emitted = await stream(lambda _: [text_chunk("x"), error_chunk("overloaded"), text_chunk("never")])
     assert result["status"] == "failed"
-    message = failed_with(UpstreamError("overloaded"))
-    assert result["error"] == {"code": "upstream_error", "message": message, "retryable": False}
+    assert result["error"] == {"code": "upstream_error", "message": "overloaded", "retryable": False}
     assert emitted.text == "x"
 
 

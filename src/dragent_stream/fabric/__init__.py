@@ -2,7 +2,8 @@
 
 `ChunkStreamAdapter` and `serve_adapter` stand on Fabric's common host (extra `[fabric]`); `OpenAIStreamSink` and
 `serve_binding` do without it; `convert_fabric_stream` turns the SDK's stream into an AG-UI run and needs only the SDK
-that made the stream, and `fabric_source` makes its runtimes an agent of `create_app`. Fabric 0.2 to 0.5.
+that made the stream, `fabric_chunks` makes it a chunk source, and `fabric_source` its runtimes an agent of `create_app`. Fabric
+0.2 to 0.5.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from dragent_stream.fabric.open_turn import drain_fabric_stream, wait_fabric_drains
     from dragent_stream.fabric.sink import OpenAIStreamSink, StreamTransport
     from dragent_stream.fabric.source import FabricSource, fabric_source
+    from dragent_stream.fabric.turn_chunks import fabric_chunks
 
 __all__ = (
     "ChunkNormalizer",
@@ -31,6 +33,7 @@ __all__ = (
     "convert_fabric_sse",
     "convert_fabric_stream",
     "drain_fabric_stream",
+    "fabric_chunks",
     "fabric_source",
     "serve_adapter",
     "serve_binding",
@@ -48,6 +51,7 @@ _MODULES = {
     "convert_fabric_sse": "consumer",
     "convert_fabric_stream": "consumer",
     "drain_fabric_stream": "open_turn",
+    "fabric_chunks": "turn_chunks",
     "fabric_source": "source",
     "serve_adapter": "adapter",
     "serve_binding": "binding",

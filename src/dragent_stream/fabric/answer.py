@@ -1,4 +1,4 @@
-"""The answer of a turn that was invoked and not streamed, as chunks.
+"""The answer in the result of a turn whose stream held none, as chunks.
 
 Fabric's bundled adapters answer in `output.response` (text, or any JSON value), mini-SWE-agent in `output.output`; what
 stands beside it (paths, transcripts, telemetry) is not for the client.
@@ -13,22 +13,18 @@ from dragent_stream.errors import UpstreamError
 from dragent_stream.fabric.contract import field
 from dragent_stream.usage import Usage
 
-__all__ = ["answer_chunks", "usage_chunk"]
+__all__ = ["answer_chunks", "unknown_answer", "usage_chunk"]
 
 _Json = dict[str, Any]
 
+_ANSWERS = ("response", "output")
+
 
 def answer_chunks(result: Any) -> list[_Json]:
-    """The chunks of a `RunResult` that succeeded: its text, its tool calls, the end; none for one that did not.
-
-    Raises:
-        UpstreamError: The output holds something, and nothing that is known to be an answer (code `no_response`).
-    """
+    """The chunks of a `RunResult` that succeeded: its text, its tool calls, the end; none for one that holds no answer."""
     if str(field(result, "status") or "") != "succeeded":
         return []
-    output = field(result, "output")
-    if callable(plain := getattr(output, "to_mapping", None)):
-        output = plain()
+    output = _output(result)
     text, calls = _answer(output), _calls(output)
     delta: _Json = ({"content": text} if text else {}) | ({"tool_calls": calls} if calls else {})
     if not delta:
@@ -48,16 +44,27 @@ def usage_chunk(usage: Usage) -> _Json:
     return {"choices": [], "usage": {name: count for name, count in counts.items() if count is not None}}
 
 
+def unknown_answer(result: Any) -> UpstreamError | None:
+    """The failure (code `no_response`) of a result whose output holds something, and nothing known to be an answer."""
+    output = _output(result)
+    if str(field(result, "status") or "") != "succeeded" or not (isinstance(output, dict) and output):
+        return None
+    if any(name in output for name in _ANSWERS):
+        return None
+    names = ", ".join(map(str, cast("_Json", output)))
+    return UpstreamError(f"the turn's output has no response, only {names}", "no_response")
+
+
+def _output(result: Any) -> Any:
+    output = field(result, "output")
+    return plain() if callable(plain := getattr(output, "to_mapping", None)) else output
+
+
 def _answer(output: Any) -> str:
     if not isinstance(output, dict):
         return _text(output)
     fields = cast("_Json", output)
-    for name in ("response", "output"):
-        if name in fields:
-            return _text(fields[name])
-    if fields:
-        raise UpstreamError(f"the turn's output has no response, only {', '.join(map(str, fields))}", "no_response")
-    return ""
+    return next((_text(fields[name]) for name in _ANSWERS if name in fields), "")
 
 
 def _text(value: Any) -> str:

@@ -8,23 +8,23 @@ client that leaves, in whatever way, leaves a turn that runs out in the backgrou
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from types import AsyncGeneratorType, TracebackType
+from types import AsyncGeneratorType
 from typing import Any, TypeVar, cast
 
 from ag_ui.core import BaseEvent, RunAgentInput
 
 from dragent_stream.error_text import error_text
 from dragent_stream.events import EventWriter, ModelEvents, WireEvents
-from dragent_stream.fabric.contract import field
-from dragent_stream.fabric.failure import TurnCancelledError, fabric_code, masked, result_error
+from dragent_stream.fabric.answer import answer_chunks
+from dragent_stream.fabric.failure import TurnCancelledError, fabric_code, result_error
 from dragent_stream.fabric.open_turn import FabricStream, OpenTurn
+from dragent_stream.fabric.turn_chunks import TurnReader, result_usage
 from dragent_stream.ledger import RunLedger
 from dragent_stream.options import ConverterOptions
 from dragent_stream.run import ledger_for
 from dragent_stream.stream_converter import ChunkConverter
-from dragent_stream.usage import Usage
 
-__all__ = ["convert_fabric_sse", "convert_fabric_stream", "result_usage"]
+__all__ = ["convert_fabric_sse", "convert_fabric_stream"]
 
 E = TypeVar("E")
 
@@ -39,8 +39,10 @@ def convert_fabric_stream(
 
     A failed result, and an error of the SDK, end in RUN_ERROR with Fabric's code (`timeout`, `host_crashed`,
     `target_failed`, …; else `STREAM_ERROR`). Its message is that code and a reference under which the log
-    (`dragent_stream.fabric`) has the rest; `options.public_error` may word it, and gets the SDK's exception, or an
-    `UpstreamError` with the result's own message. A cancelled result ends the run as cancelled. Nothing is raised.
+    (`dragent_stream`) has the rest; `options.public_error` may word it, and gets the SDK's exception, or an
+    `UpstreamError` with the result's own message, which `options.expose_errors` shows. A cancelled result ends the run as
+    cancelled. A turn whose chunks said nothing shows the answer in its result, and without one fails with `EMPTY_ANSWER`.
+    Nothing is raised.
 
     The turn is read at its own speed from this call on, whatever the reader of the events does; what waits for the
     reader is bounded (`open_turn.BACKLOG_LIMIT`), beyond it the run ends with the code `slow_reader`. Closing,
@@ -79,43 +81,11 @@ def _run(
 ) -> AsyncGenerator[E, None]:
     turn = OpenTurn(stream)
     try:
-        ledger = ledger_for(run_input, events, masked(options))
+        ledger = ledger_for(run_input, events, options)
     except BaseException:
         turn.leave()  # it runs already
         raise
-    return _FabricRun(turn, cast("AsyncGeneratorType[E, None]", _convert(turn, ledger)))
-
-
-class _FabricRun(AsyncGenerator[E, None]):
-    """The run's generator, and the one thing that a generator cannot do: notice that it is dropped before it began."""
-
-    def __init__(self, turn: OpenTurn, events: AsyncGeneratorType[E, None]) -> None:
-        self._turn = turn
-        self._events = events
-
-    async def asend(self, value: None) -> E:
-        """The next event."""
-        return await self._events.asend(value)
-
-    async def athrow(
-        self,
-        typ: type[BaseException] | BaseException,
-        val: BaseException | object = None,
-        tb: TracebackType | None = None,
-        /,
-    ) -> E:
-        """End the run with an exception."""
-        self._turn.leave()
-        return await self._events.athrow(typ if isinstance(typ, BaseException) else typ())
-
-    async def aclose(self) -> None:
-        """End the run early; nothing happens where it has ended."""
-        self._turn.leave()
-        if not self._events.ag_running:  # a pull that another task is waiting in ends by itself now
-            await self._events.aclose()
-
-    def __del__(self) -> None:
-        self._turn.leave()
+    return TurnReader(turn, cast("AsyncGeneratorType[E, None]", _convert(turn, ledger)))
 
 
 async def _convert(turn: OpenTurn, ledger: RunLedger[E]) -> AsyncGenerator[E, None]:
@@ -154,7 +124,10 @@ def _end(converter: ChunkConverter[E], result: Any) -> list[E]:
         return ledger.drain() + ledger.cancel_run()
     if error is not None:
         return _fail(converter, error)
-    events = converter.finish()
+    events: list[E] = []
+    if not ledger.heard:  # the adapter has told its answer in the result alone
+        events += [event for chunk in answer_chunks(result) for event in converter.feed(chunk)]
+    events += converter.finish()
     if not ledger.usage.entries() and (usage := result_usage(result)):
         ledger.usage.from_chunk(usage, provider="", model=converter.model, adds=False)
     return events + ledger.finish_run()
@@ -164,13 +137,5 @@ def _fail(converter: ChunkConverter[E], error: Exception) -> list[E]:
     ledger = converter.ledger
     if ledger.finished:
         return []
-    return ledger.drain() + ledger.fail_run(error_text(error, ledger.options), fabric_code(error))
-
-
-def result_usage(result: Any) -> Usage | None:
-    """Fabric's `RunUsage`, for a turn whose chunks counted nothing."""
-    usage = field(result, "usage")
-    names = ("input_tokens", "output_tokens", "total_tokens", "", "cached_input_tokens")
-    counts = [field(usage, name) if name else None for name in names]
-    found = Usage(*(count if type(count) is int else None for count in counts))
-    return found if any(count is not None for count in found) else None
+    code = fabric_code(error)
+    return ledger.drain() + ledger.fail_run(error_text(error, ledger.options, code), code)

@@ -14,8 +14,9 @@ is, extras included. What is repaired, and who sends it:
 - surrogate pairs cut between two chunks: joined; lone surrogates: U+FFFD.
 
 What is no chunk, or holds in the place of choices, delta or calls what nobody can read, is refused: dropping it would make
-a half answer a success. pydantic chunks (openai, NAT) are dumped; LangChain messages, `str` and LangGraph's pairs are rewritten as chunks. An
-in-band error is raised as `UpstreamError`. Nothing here awaits; the clock and the ids are injected.
+a half answer a success. pydantic chunks (openai, NAT) are dumped; LangChain messages, `str` and what LangGraph streams
+are rewritten as chunks, one message after the other (`message_row`). An in-band error is raised as `UpstreamError`.
+Nothing here awaits; the clock and the ids are injected.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from dragent_stream.chunk_record import Chunk, ToolCallDelta
+from dragent_stream.chunk_record import Chunk
 from dragent_stream.chunks import ChunkReader
-from dragent_stream.content_parts import result_text, text_and_reasoning
-from dragent_stream.errors import ConversionError, UpstreamError
+from dragent_stream.content_parts import text_and_reasoning
+from dragent_stream.errors import ConversionError
 from dragent_stream.fabric.contract import FabricStreamError, chunk_problem, encode_chunk
+from dragent_stream.fabric.message_row import MessageRow
+from dragent_stream.fabric.record_chunks import RecordChunks
 from dragent_stream.fabric.split import split_chunk
 from dragent_stream.options import random_id
 from dragent_stream.usage import Usage
@@ -39,7 +42,6 @@ __all__ = ["ChunkNormalizer", "ReadyChunk"]
 Json = dict[str, Any]
 
 _INDEX = (int, type(None))
-_FINISH_WORDS = {"calls": "tool_calls"}
 
 
 class ReadyChunk(NamedTuple):
@@ -50,7 +52,10 @@ class ReadyChunk(NamedTuple):
 
 
 class ChunkNormalizer:
-    """Normalises the chunks of one stream; remembers the last good id, model and time, and which choices streamed."""
+    """Normalises the chunks of one stream; remembers the last good id, model and time, and which choices streamed.
+
+    `feed` it each chunk, then call `finish`; where the source failed, `release`.
+    """
 
     def __init__(
         self, *, chunk_limit: int, model: str = "unknown-model", created: int = 0, new_id: Callable[[], str] = random_id
@@ -71,16 +76,35 @@ class ChunkNormalizer:
         self._streamed: set[int] = set()
         self._halves: dict[tuple[object, ...], str] = {}
         self._reader = ChunkReader()
-        self._counted: tuple[str, Usage] = ("", Usage())
+        self._row = MessageRow(new_id)
+        self._kept: list[Json] = []  # what came before a failure in one chunk
+        self._records = RecordChunks()
 
     def feed(self, chunk: object) -> list[ReadyChunk]:
-        """The valid chunks that one chunk of the source becomes: none for a heartbeat, several for one too large.
+        """The valid chunks that can go out after one chunk of the source.
+
+        None for a heartbeat and for what waits for another message's end, several for one too large.
 
         Raises:
-            UpstreamError: The chunk reports a failure of the upstream.
+            UpstreamError: The chunk reports a failure of the upstream; `release` gives what came before it.
             ConversionError: The chunk cannot be made to fit one record, or is none; names the place, never the value.
         """
         return [ready for fields in self._fields(chunk) for ready in self._ready(fields)]
+
+    def finish(self) -> list[ReadyChunk]:
+        """What was held back until the end of the source.
+
+        Raises:
+            UpstreamError: What was held back reports a failure.
+            ConversionError: As for `feed`.
+        """
+        records = self._written(self._reader.finish())
+        return [ready for fields in (*records, *self._row.release()) for ready in self._ready(fields)]
+
+    def release(self) -> list[ReadyChunk]:
+        """What was held back of a source that has failed."""
+        kept, self._kept = self._kept, []
+        return [ready for fields in (*kept, *self._row.release()) for ready in self._ready(fields)]
 
     def _ready(self, fields: Json) -> list[ReadyChunk]:
         if chunk_problem(fields) is not None or _is_odd(fields):
@@ -109,7 +133,7 @@ class ChunkNormalizer:
         if chunk is None or chunk == "":
             return ()
         if isinstance(chunk, str):
-            return ({"choices": [{"index": 0, "delta": {"content": chunk}}]},)
+            return self._row.chat({"choices": [{"index": 0, "delta": {"content": chunk}}]})
         if isinstance(chunk, Mapping):
             fields: Json = dict(cast("Mapping[str, Any]", chunk))
         elif callable(dump := getattr(chunk, "model_dump", None)) and "choices" in getattr(chunk, "__dict__", {}):
@@ -117,21 +141,26 @@ class ChunkNormalizer:
         else:
             return self._from_records(chunk)
         if fields.get("error") or ("choices" not in fields and "delta" not in fields):
-            rewritten = self._from_records(fields)
-            if ("choices" not in fields and isinstance(fields.get("type"), str)) or not rewritten:
-                return rewritten
+            records = self._read(fields)
+            if not (_holds_counts(fields, records) if "choices" not in fields else _holds_no_error(records)):
+                return self._written(records)
         if "delta" in fields and "choices" not in fields:
             fields["choices"] = [{"delta": fields.pop("delta"), "finish_reason": fields.pop("finish_reason", None)}]
-        return (fields,)
+        return self._row.chat(fields)
 
     def _from_records(self, chunk: object) -> Sequence[Json]:
-        rewritten: list[Json] = []
-        for record in self._read(chunk):
+        return self._written(self._read(chunk))
+
+    def _written(self, records: Iterable[Chunk]) -> Sequence[Json]:
+        written: list[Json] = []
+        for record in records:
             if record.error is not None:
-                raise UpstreamError(str(record.error))
-            if (fields := self._rewritten(record)) is not None:
-                rewritten.append(fields)
-        return rewritten
+                record.finish = None
+            written += self._row.take(record, self._records.chunk(record))
+            if record.error is not None:
+                self._kept = written
+                raise record.error
+        return written
 
     def _read(self, chunk: object) -> Sequence[Chunk]:
         """The records of a chunk in no completion's shape; none for a heartbeat, and for a mode of LangGraph without any."""
@@ -142,52 +171,6 @@ class ChunkNormalizer:
         if self._reader.unknown != unknown:
             raise ConversionError(f"the source yielded {_looks(chunk)}, which is no chunk")
         return records
-
-    def _rewritten(self, record: Chunk) -> Json | None:
-        """A completion chunk that says what a LangChain message says."""
-        delta: Json = {}
-        if record.tool_result is not None:
-            delta = {
-                "role": "tool",
-                "tool_call_id": record.tool_result.call_id,
-                "content": result_text(record.tool_result.content),
-            }
-        if record.reasoning:
-            delta["reasoning_content"] = record.reasoning
-        if record.text:
-            delta["content"] = record.text
-        if record.tool_calls:
-            delta["tool_calls"] = [_call_fields(call) for call in record.tool_calls]
-        usage = self._running_usage(record)
-        if not delta and record.finish is None and usage is None:
-            return None
-        fields: Json = {"id": record.id, "model": record.model}
-        choice: Json = {"index": 0, "delta": delta}
-        if record.finish is not None:
-            choice["finish_reason"] = _FINISH_WORDS.get(record.finish, record.finish)
-        fields["choices"] = [choice] if delta or record.finish is not None else []
-        if record.provider:
-            fields["provider"] = record.provider
-        if usage is not None:
-            fields["usage"] = usage
-        return fields
-
-    def _running_usage(self, record: Chunk) -> Json | None:
-        """LangChain counts each chunk for itself; a completion chunk states the total so far."""
-        if record.usage is None:
-            return None
-        counted_id, total = self._counted
-        total = record.usage if counted_id != record.id else total.plus(record.usage)
-        self._counted = (record.id, total)
-        prompt = {"cached_tokens": total.cached_input_tokens, "cache_creation": total.cache_write_input_tokens}
-        usage: Json = {
-            "prompt_tokens": total.input_tokens,
-            "completion_tokens": total.output_tokens,
-            "total_tokens": total.total_tokens,
-            "prompt_tokens_details": _known(prompt) or None,
-            "completion_tokens_details": _known({"reasoning_tokens": total.reasoning_tokens}) or None,
-        }
-        return _known(usage)
 
     def _repaired(self, fields: Json) -> Json:
         fields = dict(fields)
@@ -252,6 +235,18 @@ class ChunkNormalizer:
         for choice in fields["choices"]:
             if choice["delta"]:
                 self._streamed.add(choice["index"])
+
+
+def _holds_no_error(records: Sequence[Chunk]) -> bool:
+    return all(record.error is None for record in records)
+
+
+def _holds_counts(fields: Json, records: Sequence[Chunk]) -> bool:
+    """A completion chunk without choices, which passes as it is: token counts and nothing else."""
+    if len(records) != 1 or fields.keys() & {"event", "type"}:
+        return False
+    (record,) = records
+    return record == Chunk(id=record.id, model=record.model, provider=record.provider, usage=record.usage or Usage())
 
 
 def _is_odd(fields: Json) -> bool:
@@ -336,15 +331,6 @@ def _call(call: Json) -> Json:
     else:
         call.pop("function", None)
     return call
-
-
-def _call_fields(call: ToolCallDelta) -> Json:
-    function = _known({"name": call.name or None, "arguments": call.arguments})
-    return _known({"index": call.index, "id": call.id or None, "type": "function", "function": function})
-
-
-def _known(fields: Json) -> Json:
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _string(value: object) -> str:

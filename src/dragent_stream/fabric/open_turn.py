@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol, cast
 
 from dragent_stream.errors import UpstreamError
-from dragent_stream.fabric.contract import FabricStreamError
 
 __all__ = ["BACKLOG_LIMIT", "FabricStream", "OpenTurn", "drain_fabric_stream", "wait_fabric_drains"]
 
@@ -108,9 +107,9 @@ class OpenTurn:
             if self._left:
                 raise StopAsyncIteration
             if self._dropped:
-                raise FabricStreamError(
-                    "slow_reader",
+                raise UpstreamError(
                     f"the rest of this run is lost: more than {self._limit} bytes of it waited for its reader",
+                    "slow_reader",
                 )
             if self._over:
                 if self._error is not None:

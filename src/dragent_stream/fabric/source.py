@@ -9,18 +9,18 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable
+from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self
 
 from ag_ui.core import RunAgentInput
 
 from dragent_stream.errors import ConversionError, UpstreamError
-from dragent_stream.fabric.answer import answer_chunks, usage_chunk
-from dragent_stream.fabric.consumer import result_usage
-from dragent_stream.fabric.contract import field
-from dragent_stream.fabric.failure import STREAMING_UNSUPPORTED, fabric_code, result_error, turn_error
+from dragent_stream.fabric.answer import unknown_answer
+from dragent_stream.fabric.failure import STREAMING_UNSUPPORTED, fabric_code, turn_error
 from dragent_stream.fabric.open_turn import OpenTurn
 from dragent_stream.fabric.pool import RuntimePool
+from dragent_stream.fabric.turn_chunks import turn_chunks
 from dragent_stream.fabric.turn_input import turn_input
 
 __all__ = ["FabricSource", "fabric_source"]
@@ -118,23 +118,9 @@ class FabricSource:
         await self.aclose()
 
     async def _chunks(self, run_input: RunAgentInput) -> AsyncGenerator[Any, None]:
-        turn = await self._begin(run_input)
-        counted = False
-        try:
-            async for chunk in turn:
-                counted = counted or bool(field(chunk, "usage"))
+        async with aclosing(turn_chunks(await self._begin(run_input))) as chunks:
+            async for chunk in chunks:
                 yield chunk
-            result = await turn.result()
-        except UpstreamError:
-            raise
-        except Exception as error:
-            raise turn_error(error) from error
-        finally:
-            turn.leave()
-        if (failure := result_error(result)) is not None:
-            raise failure
-        if not counted and (usage := result_usage(result)):
-            yield usage_chunk(usage)
 
     async def _begin(self, run_input: RunAgentInput) -> OpenTurn:
         pool = self._pool
@@ -170,7 +156,7 @@ class FabricSource:
 
 
 class _Turn:
-    """One turn as a `FabricStream`: streamed where the adapter can, else invoked, its answer given as chunks."""
+    """One turn as a `FabricStream`: streamed where the adapter can, else invoked, so that its answer is in the result."""
 
     def __init__(self, source: FabricSource, runtime: Any, run_input: RunAgentInput) -> None:
         self._source = source
@@ -196,8 +182,8 @@ class _Turn:
             source.streams_not()
             _revive(runtime)
         self._result = await runtime.invoke(**source.request(runtime, self._run_input, streams=False))
-        for chunk in answer_chunks(self._result):
-            yield chunk
+        if (failure := unknown_answer(self._result)) is not None:
+            raise failure
 
     async def result(self) -> Any:
         """The turn's result."""

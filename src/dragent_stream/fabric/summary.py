@@ -27,20 +27,23 @@ class TurnSummary:
         count = iter(range(1 << 62))
         options = ConverterOptions(think_tags=options.think_tags, new_id=lambda: f"id-{next(count)}")
         self._gathered = _Gatherer()
+        self._begun = False
         self._converter = ChunkConverter(RunLedger(self._gathered, options=options))
 
     def add(self, chunk: Json) -> None:
         """Read one chunk."""
+        self._begun = True
         self._converter.feed(chunk)
 
     @property
     def failure(self) -> tuple[str, str] | None:
-        """(code, message) where the chunks themselves ended in a failure: an error, a content filter, a cut call."""
+        """(code, message) where the chunks themselves ended in a failure: an error, a content filter, a cut call, no answer."""
         return self._gathered.failure
 
     def output(self) -> Json:
         """`{"response": text}` of the last answer, and `tool_calls` in OpenAI's shape where the model made any."""
-        self._converter.finish()
+        if self._begun:  # Fabric lets a turn say nothing at all
+            self._converter.finish()
         output: Json = {"response": "".join(self._gathered.text)}
         if self._gathered.calls:
             output["tool_calls"] = [

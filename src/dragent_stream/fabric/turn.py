@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from dragent_stream.answer_body import chunks_of_bodies
-from dragent_stream.error_text import error_text
+from dragent_stream.error_text import error_text, may_be_told
 from dragent_stream.errors import ConversionError, UpstreamError
 from dragent_stream.fabric.contract import INVALID_CHUNK, OVERSIZED_CHUNK
 from dragent_stream.fabric.deadline import TurnDeadline, check_turn_timeout
@@ -47,8 +47,9 @@ class TurnOutcome:
         status: As in Fabric's `AgentRunStatus`.
         output: `{"response": text}` and, where there are any, `tool_calls`; what there was of them at a failure.
         code: Of a failure or cancellation: `timeout`, `target_failed`, `target_cancelled`, `upstream_error`,
-            `invalid_chunk`, `content_filter`, `length`; else empty.
-        message: Its text. Of an exception it names the type; the rest is on stderr, unless `public_error` words it.
+            `invalid_chunk`, or a code of the core (`content_filter`, `length`, `INCOMPLETE_TOOL_CALL`, `EMPTY_ANSWER` where
+            chunks came and none said anything, `INTERRUPTED`, `UNKNOWN_CHUNKS`); else empty.
+        message: Its text. Of a foreign exception it names the type; the rest is on stderr, unless the options show it.
         usage: The fields of `AgentUsage`, or None.
     """
 
@@ -188,26 +189,39 @@ class _Turn:
         return None
 
     async def _pump(self, open_source: Callable[[Any, Any], ChunkSource], request: Any, context: Any) -> None:
-        summary, feed, send, deadline = self._summary, self._normalizer.feed, self._send, self._deadline
+        normalizer = self._normalizer
         async with (
-            Upstream(open_source(request, context), deadline.grace) as upstream,
+            Upstream(open_source(request, context), self._deadline.grace) as upstream,
             aclosing(chunks_of_bodies(upstream)) as chunks,
         ):
-            async for chunk in chunks:
-                for ready in feed(chunk):
-                    if deadline.passed():
+            try:
+                async for chunk in chunks:
+                    if not await self._hand_on(normalizer.feed(chunk)):
                         return
-                    summary.add(ready.chunk)
-                    if send is not None:
-                        deadline.sent.clear()
-                        try:
-                            await send(ready)
-                        except Exception as error:
-                            raise _SendError(error) from error
-                        finally:
-                            deadline.sent.set()
-                if deadline.passed() or summary.failure is not None:
-                    return
+                rest = normalizer.finish()
+            except _SendError:
+                raise
+            except Exception:
+                await self._hand_on(normalizer.release())
+                raise
+            await self._hand_on(rest)
+
+    async def _hand_on(self, ready_chunks: list[ReadyChunk]) -> bool:
+        """Note the chunks and send them; False where the turn is over: its deadline has passed, or it failed in them."""
+        summary, send, deadline = self._summary, self._send, self._deadline
+        for ready in ready_chunks:
+            if deadline.passed():
+                return False
+            summary.add(ready.chunk)
+            if send is not None:
+                deadline.sent.clear()
+                try:
+                    await send(ready)
+                except Exception as error:
+                    raise _SendError(error) from error
+                finally:
+                    deadline.sent.set()
+        return not deadline.passed() and summary.failure is None
 
     def outcome(
         self, status: Literal["succeeded", "failed", "cancelled"], code: str = "", text: str = ""
@@ -217,26 +231,30 @@ class _Turn:
         if status == "succeeded" and self._summary.failure is not None:
             status = "failed"
             code, text = self._summary.failure
-            code = "upstream_error" if code == "STREAM_ERROR" else code
+            code = _known_code(code)
         usage = self._summary.usage(with_cache=self._counts_cache)
         text = text[:_MESSAGE_LIMIT].encode("utf-8", "replace").decode()
         return TurnOutcome(status=status, output=output, code=code, message=text.strip() or code, usage=usage)
 
 
 def failure_text(what: str, error: BaseException, options: ConverterOptions) -> str:
-    """What a result says of an exception: its type. The text may hold secrets; asked for, or this library's own, it is said.
+    """What a result says of an exception: its type, where its text may hold secrets.
 
     Args:
         what: What failed, as in "the target".
         error: The exception.
-        options: `public_error` words it.
+        options: `public_error` words it, `expose_errors` shows it.
     """
-    if options.public_error is not None or isinstance(error, ConversionError):
+    if options.public_error is not None or may_be_told(error, options):
         return error_text(error, options)
     return f"the {what} failed with {type(error).__name__}; the traceback is on the adapter's stderr"
 
 
 def _code(error: BaseException) -> str:
     if isinstance(error, UpstreamError):
-        return "upstream_error"
+        return _known_code(error.code)
     return "invalid_chunk" if isinstance(error, ConversionError) else "target_failed"
+
+
+def _known_code(code: str) -> str:
+    return "upstream_error" if code == "STREAM_ERROR" else code

@@ -20,7 +20,13 @@ from nemo_fabric import Fabric, Runtime
 from dragent_stream import stream_agui_sse
 from dragent_stream.asgi import create_app
 from dragent_stream.check import check_events
-from dragent_stream.fabric import convert_fabric_sse, convert_fabric_stream, fabric_source, wait_fabric_drains
+from dragent_stream.fabric import (
+    convert_fabric_sse,
+    convert_fabric_stream,
+    fabric_chunks,
+    fabric_source,
+    wait_fabric_drains,
+)
 from dragent_stream.testing import finish_chunk, text_chunk, usage_chunk
 from dragent_stream.testing.model import ScriptedModel
 
@@ -200,6 +206,31 @@ async def test_a_dead_runtime_is_replaced(tmp_path: Path, host: str) -> None:
         async with fabric_source(begin, prepare=told, max_runtimes=1) as agent:
             events = await run(agent, '{"do": "die"}')
             assert (events[-1]["type"], events[-1]["code"]) == ("RUN_ERROR", "host_crashed")
+            assert said(await run(agent, '{"do": "flood", "times": 3}')) == "xxx"
+
+
+async def test_a_stream_as_a_chunk_source_tells_what_its_result_says(start: Start) -> None:
+    with anyio.fail_after(60):
+        async with start() as runtime:
+
+            def agent(run_input: RunAgentInput) -> Any:
+                return fabric_chunks(runtime.invoke_openai_stream(input=told(run_input)))
+
+            assert said(await run(agent, '{"do": "flood", "times": 3}')) == "xxx"
+            for events in (await run(agent, '{"do": "raise_"}'), await serve(create_app(agent), '{"do": "raise_"}')):
+                assert (said(events), events[-1]["type"], events[-1]["code"]) == ("a", "RUN_ERROR", "target_failed")
+                assert "own words" not in json.dumps(events)
+            assert (await run(agent, '{"do": "empty"}'))[-1]["code"] == "EMPTY_ANSWER"
+
+
+async def test_a_stream_that_nobody_asks_for_its_result_is_refused_and_its_runtime_stays_usable(start: Start) -> None:
+    with anyio.fail_after(60):
+        async with start() as runtime:
+            bare = runtime.invoke_openai_stream(input={"do": "raise_"})
+            events = [json.loads(frame[6:]) async for frame in stream_agui_sse(bare)]
+            assert (events[-1]["type"], len(events)) == ("RUN_ERROR", 2)
+            assert "fabric_chunks" in events[-1]["message"]
+            agent = fabric_source(runtime, prepare=told)
             assert said(await run(agent, '{"do": "flood", "times": 3}')) == "xxx"
 
 
