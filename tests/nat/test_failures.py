@@ -10,6 +10,9 @@ from nat_agents import configuration, with_front_end
 from nat_scenarios import text
 from nat_server import Served, events_of, serve, user_says
 
+from dragent_stream.errors import UpstreamError
+from dragent_stream.nat.failures import as_told
+from dragent_stream.options import ConverterOptions
 from dragent_stream.testing.chunks import text_chunk
 from dragent_stream.testing.model import Cut, Fail, Turn
 
@@ -53,7 +56,7 @@ async def test_an_exception_reaches_the_log_and_its_text_only_who_may_read_it(
             server.play()
             server.script.chooser = lambda request: [Fail(500, SECRET)]  # some versions ask again
             answer = await ask(server, path)
-            own = [record for record in caplog.records if record.name == "dragent_stream.nat"]
+            own = [record for record in caplog.records if record.name.startswith("dragent_stream")]
             assert [record.levelno for record in own] == [logging.ERROR], path
             assert own[0].exc_info is not None
             raised = str(own[0].exc_info[1])
@@ -116,3 +119,9 @@ async def test_after_a_failure_the_next_run_succeeds(served: Served) -> None:
     await ask(served, "/generate")
     served.play(text("Hello"))
     assert (await ask(served, "/generate")).json() == {"value": "Hello"}
+
+
+async def test_what_the_upstream_itself_reports_is_told_under_its_code() -> None:
+    told = as_told(UpstreamError("no credit is left", "quota"), ConverterOptions())
+    assert (str(told), told.code) == ("no credit is left", "quota")
+    assert as_told(told, ConverterOptions()) is told

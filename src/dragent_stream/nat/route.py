@@ -115,7 +115,7 @@ class NatRun:
     def farewell(self, error: BaseException | None) -> list[bytes]:
         """The last frames of a run that was stopped, or whose conversion failed."""
         ledger = self._run.ledger
-        return ledger.start_run() + (ledger.cancel_run() if error is None else self._run.chunks.fail(error))
+        return ledger.start_run() + (ledger.cancel_run() if error is None else self._run.fail(error))
 
     async def _produce(self) -> None:
         # Everything of NAT happens in this task, so that NAT's context variables stay in one context.
