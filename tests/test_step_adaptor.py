@@ -76,6 +76,20 @@ def test_a_tool_message_names_its_call_whatever_the_step_was_matched_with() -> N
     ]
 
 
+def test_a_call_that_only_steps_tell_of_gets_the_result_that_its_message_brings() -> None:
+    _, _, steps = shared()
+    given = {"input": "{'a': 1}"}
+    frames = steps.feed(step("TOOL_START", "1", "add", given, framework="langchain"))
+    frames += steps.feed(step("TOOL_START", "2", "add", given, framework="langchain"))
+    asked = [wire(frame)["toolCallId"] for frame in frames if wire(frame)["type"] == "TOOL_CALL_END"]
+    two = {"type": "tool", "content": "two", "tool_call_id": "c2"}
+    one = {"type": "tool", "content": "one", "tool_call_id": "c1"}
+    frames = steps.feed(step("TOOL_END", "2", "add", {**given, "output": two}, framework="langchain"))
+    frames += steps.feed(step("TOOL_END", "1", "add", {**given, "output": one}, framework="langchain"))
+    frames += steps.feed(step("LLM_START", "m", "model", {"input": [one, two]}))
+    assert results(frames) == [(asked[1], "two"), (asked[0], "one")]
+
+
 def test_exact_results_leave_the_steps_without_a_voice() -> None:
     ledger, _, steps = shared()
     ledger.exact_results = True

@@ -268,6 +268,8 @@ class StepConverter(Generic[E]):
         if isinstance(call_id, str) and call_id and not self.ledger.exact_results:
             # The message names its call: that is exact, whatever the step was matched with.
             content = output.get("content")
+            if call and not call.ids:
+                call.ids.add(call_id)  # only steps have told of it, and this is the first that knows its id
             if call is None or call_id not in call.ids:
                 if call:
                     self.ledger.tool_left(call)

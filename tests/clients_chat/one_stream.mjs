@@ -1,7 +1,7 @@
 // Read one streamed chat completion with npm openai's `.stream()` or with the AI SDK: node one_stream.mjs CLIENT BASE_URL
-import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { jsonSchema, streamText, tool } from "ai";
-import OpenAI from "openai";
+import { jsonSchema, streamText, tool } from "ai-7";
+import OpenAI from "openai-7";
+import { createOpenAICompatible } from "openai-compatible-7";
 
 globalThis.AI_SDK_LOG_WARNINGS = false;
 const [client, baseURL] = process.argv.slice(2);

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,10 @@ async def read_by_langchain(url: str) -> dict[str, Any]:
 
 async def read_by_node(client: str, url: str) -> dict[str, Any]:
     process = await asyncio.create_subprocess_exec(
-        str(NODE), str(SCRIPT), client, f"{url}/v1", stdout=asyncio.subprocess.PIPE, cwd=SCRIPT.parent
+        *(str(NODE), str(SCRIPT), client, f"{url}/v1"),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=SCRIPT.parent,
+        env={**os.environ, "NODE_MAJOR": "22"},
     )
     with anyio.fail_after(60):
         output, _ = await process.communicate()

@@ -7,10 +7,14 @@ from typing import Any
 import httpx
 import pytest
 from nat_agents import configuration, with_front_end
-from nat_scenarios import text
+from nat_events import judged
+from nat_scenarios import call, calls, text
 from nat_server import Served, events_of, serve, user_says
 
-from dragent_stream.testing.chunks import text_chunk
+from dragent_stream.errors import UpstreamError
+from dragent_stream.nat.failures import as_told
+from dragent_stream.options import ConverterOptions
+from dragent_stream.testing.chunks import finish_chunk, text_chunk
 from dragent_stream.testing.model import Cut, Fail, Turn
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -53,7 +57,7 @@ async def test_an_exception_reaches_the_log_and_its_text_only_who_may_read_it(
             server.play()
             server.script.chooser = lambda request: [Fail(500, SECRET)]  # some versions ask again
             answer = await ask(server, path)
-            own = [record for record in caplog.records if record.name == "dragent_stream.nat"]
+            own = [record for record in caplog.records if record.name.startswith("dragent_stream")]
             assert [record.levelno for record in own] == [logging.ERROR], path
             assert own[0].exc_info is not None
             raised = str(own[0].exc_info[1])
@@ -101,13 +105,37 @@ async def test_half_an_answer_is_never_a_success(served: Served, path: str, turn
         assert answer.status_code == 422, answer.text
 
 
-async def test_half_the_arguments_of_a_call_are_no_call(served: Served) -> None:
-    from nat_scenarios import call
+HALF = call("c1", "now", '{"zone":"utc"')
 
-    served.play(call("c1", "add", '{"a":1,'))
-    events = events_of((await ask(served, "/agui")).content)
-    assert events[-1]["type"] == "RUN_ERROR"
-    assert "TOOL_CALL_END" not in [event["type"] for event in events]
+
+@pytest.mark.parametrize("path", [*STREAMS, "/agui"])
+@pytest.mark.parametrize(
+    "turn",
+    [HALF, [*HALF, finish_chunk("tool_calls")], [*HALF, finish_chunk()], calls(HALF, call("c2", "now", "{}", index=1))],
+    ids=["cut_off", "tool_calls", "stop", "beside_a_whole_one"],
+)
+async def test_half_the_arguments_of_a_call_are_no_call_and_no_tool_runs_with_them(
+    served: Served, path: str, turn: Turn
+) -> None:
+    served.play(turn, text("It is noon."))
+    said = (await ask(served, path)).text
+    assert ("cut off" if turn is HALF else "no complete JSON") in said
+    assert len(served.model.requests) == 1
+    if path == "/agui":
+        events = events_of(said.encode())
+        assert events[-1]["type"] == "RUN_ERROR"
+        assert events[-1]["code"] == ("STREAM_ERROR" if turn is HALF else "INCOMPLETE_TOOL_CALL")
+        assert "c1" not in [event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_END"]
+        assert "TOOL_CALL_RESULT" not in [event["type"] for event in events]
+
+
+@pytest.mark.parametrize("pieces", [['{"zone":"x"}', '{"zone":"x"}'], [""], []], ids=["repeated", "empty", "none"])
+async def test_arguments_that_are_complete_in_another_way_are_a_call(served: Served, pieces: list[str]) -> None:
+    served.play(calls(call("c1", "now", *pieces)), text("Noon."))
+    run_input = user_says("when?")
+    lines = judged(await served.run(run_input), run_input)
+    zone = "x" if "".join(pieces).strip() else "utc"
+    assert lines[2:] == [f"result c1 noon {zone}", "text Noon.", "finished"]
 
 
 async def test_after_a_failure_the_next_run_succeeds(served: Served) -> None:
@@ -116,3 +144,9 @@ async def test_after_a_failure_the_next_run_succeeds(served: Served) -> None:
     await ask(served, "/generate")
     served.play(text("Hello"))
     assert (await ask(served, "/generate")).json() == {"value": "Hello"}
+
+
+async def test_what_the_upstream_itself_reports_is_told_under_its_code() -> None:
+    told = as_told(UpstreamError("no credit is left", "quota"), ConverterOptions())
+    assert (str(told), told.code) == ("no credit is left", "quota")
+    assert as_told(told, ConverterOptions()) is told

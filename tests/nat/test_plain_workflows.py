@@ -8,7 +8,7 @@ import anyio
 import pytest
 from nat_agents import configuration, with_front_end
 from nat_events import judged
-from nat_scenarios import call, calls, text
+from nat_scenarios import PROFILER, call, calls, text
 from nat_server import Served, events_of, serve, user_says
 from websockets.asyncio.client import connect
 
@@ -105,6 +105,15 @@ async def test_results_of_refused_and_unknown_calls_are_exact_too(served: Served
     results = {e["toolCallId"]: e["content"] for e in events if e["type"] == "TOOL_CALL_RESULT"}
     told = {m["tool_call_id"]: m["content"] for m in served.model.requests[-1].messages if m["role"] == "tool"}
     assert results == told
+
+
+async def test_steps_alone_tell_the_results_of_nats_own_agent() -> None:
+    async with serve(lambda url: configuration(url, _type="tool_calling_agent")) as server:
+        server.play(calls(call("c1", "add", '{"a":1,"b":2}'), call("c2", "mul", '{"a":3,"b":4}', index=1)), text("So."))
+        answer = await server.client.post("/generate/stream", json=QUESTION, headers={"x-api-key": "alice"})
+        bare = [json.loads(frame[6:]) for frame in answer.text.split("\n\n") if '"type":"' in frame]
+        results = [event["content"] for event in bare if event.get("type") == "TOOL_CALL_RESULT"]
+        assert sorted(results) == (["12", "3"] if PROFILER else []), "only the profiler tells of calls"
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -12,9 +12,9 @@ from typing import Any, Generic, TypeVar
 
 from dragent_stream.ledger import RunLedger
 from dragent_stream.nat.callbacks import AgentObserver, ToolResult
-from dragent_stream.nat.failures import told
+from dragent_stream.nat.failures import as_told
 from dragent_stream.nat.imports import IntermediateStep
-from dragent_stream.options import ConverterOptions
+from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
 from dragent_stream.step_adaptor import StepConverter
 from dragent_stream.stream_converter import ChunkConverter
 from dragent_stream.usage import read_usage
@@ -23,9 +23,7 @@ __all__ = ["AgentRun", "is_told_exactly", "run_options"]
 
 E = TypeVar("E")
 
-MASKED = ConverterOptions(public_error=lambda error: told(error, what="a run"))
-
-run_options: ContextVar[ConverterOptions] = ContextVar("dragent_stream_run_options", default=MASKED)
+run_options: ContextVar[ConverterOptions] = ContextVar("dragent_stream_run_options", default=DEFAULT_OPTIONS)
 """The options of the runs in this context."""
 
 ROOT_FUNCTION = "<workflow>"
@@ -85,10 +83,14 @@ class AgentRun(AgentObserver, Generic[E]):
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            self.put(lambda error=error: self._end_turn() + self.chunks.fail(error))
+            self.put(lambda error=error: self._end_turn() + self.fail(error))
         else:
             self.put(self._finish)
         self._queue.put_nowait(None)
+
+    def fail(self, error: BaseException) -> list[E]:
+        """The run has failed: its one RUN_ERROR."""
+        return self.chunks.fail(as_told(error, self.ledger.options))
 
     def put(self, entry: Callable[[], list[E]]) -> None:
         """Something has happened; the entry gives its events when its turn comes."""

@@ -1,9 +1,10 @@
 """What a client is told of a failure: a reference, under which the log has the exception with its traceback."""
 
 import logging
-import secrets
 
+from dragent_stream.error_text import error_code, error_text
 from dragent_stream.errors import UpstreamError
+from dragent_stream.options import ConverterOptions
 
 __all__ = [
     "AgentFailedError",
@@ -11,7 +12,6 @@ __all__ = [
     "ServerStoppingError",
     "TooManyRunsError",
     "as_told",
-    "told",
 ]
 
 logger = logging.getLogger("dragent_stream.nat")
@@ -36,31 +36,10 @@ class TooManyRunsError(AgentFailedError):
     """The server runs its limit already, or keeps state for its limit of users."""
 
 
-def as_told(error: BaseException, *, expose: bool, what: str) -> AgentFailedError:
-    """The error for the client. The exception is logged, with its traceback; one that is told already stays as it is.
-
-    Args:
-        error: What was raised.
-        expose: Tell its text instead of a reference.
-        what: What failed, for the log.
-    """
+def as_told(error: BaseException, options: ConverterOptions) -> AgentFailedError:
+    """The error for the client, and its traceback for the log; one that is told already stays as it is."""
     if isinstance(error, AgentFailedError):
         return error
-    if expose:
-        logger.error("%s failed", what, exc_info=error)
-        return AgentFailedError(_text(error))
-    reference = secrets.token_hex(4)
-    logger.error("%s failed (reference %s)", what, reference, exc_info=error)
-    return AgentFailedError(f"The agent failed. Reference: {reference}")
-
-
-def told(error: BaseException, *, expose: bool = False, what: str) -> str:
-    """The words of `as_told`, for `ConverterOptions.public_error`."""
-    return str(as_told(error, expose=expose, what=what))
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error) or type(error).__name__
-    except Exception:
-        return type(error).__name__  # its __str__ fails
+    if options.expose_errors:  # masked, it is logged with its reference
+        logger.error("a run failed", exc_info=error)
+    return AgentFailedError(error_text(error, options), error_code(error))

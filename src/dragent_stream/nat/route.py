@@ -115,7 +115,7 @@ class NatRun:
     def farewell(self, error: BaseException | None) -> list[bytes]:
         """The last frames of a run that was stopped, or whose conversion failed."""
         ledger = self._run.ledger
-        return ledger.start_run() + (ledger.cancel_run() if error is None else self._run.chunks.fail(error))
+        return ledger.start_run() + (ledger.cancel_run() if error is None else self._run.fail(error))
 
     async def _produce(self) -> None:
         # Everything of NAT happens in this task, so that NAT's context variables stay in one context.
@@ -129,13 +129,16 @@ class NatRun:
                 history.set(self._history)
                 observe(run)
                 steps = Context.get().intermediate_step_manager.subscribe(run.put_step)
+                is_whole = not session.workflow.has_streaming_output
                 try:
-                    if session.workflow.has_streaming_output:
+                    if is_whole:
+                        run.put_chunk(_as_chunk(await runner.result()))
+                    else:
                         async with contextlib.aclosing(runner.result_stream()) as items:
                             async for item in items:
                                 run.put_chunk(_as_chunk(item))
-                    else:
-                        run.put_chunk(_as_chunk(await runner.result()))
+                                is_whole = not _is_chat(item)  # a chat says itself that it is
+                    if is_whole:
                         run.put_chunk(_END)
                 finally:
                     steps.unsubscribe()
@@ -150,9 +153,14 @@ def _as_chunk(item: Any) -> object:
         from dragent_stream.nat.converters import batch_to_chunk
 
         return batch_to_chunk(item)
-    if (isinstance(item, Mapping) and "choices" in item) or hasattr(item, "choices"):
-        return item
-    return {"choices": [{"index": 0, "delta": {"content": _text(item)}}]}
+    return item if _is_chat(item) else {"choices": [{"index": 0, "delta": {"content": _text(item)}}]}
+
+
+def _is_chat(item: Any) -> bool:
+    """Whether an item speaks as a model does, and not as a plain function."""
+    if isinstance(item, Mapping):
+        return "choices" in item
+    return isinstance(item, DRAgentEventResponse) or hasattr(item, "choices")
 
 
 def _text(item: Any) -> str:

@@ -74,14 +74,12 @@ class RequestSessionManager(SessionManager):
     Attributes:
         runs: The server's open runs.
         max_users: For how many users a per-user workflow is kept.
-        options: Of a run that an agent of this package writes.
-        expose_errors: Tell exception texts to clients.
+        options: Of every run.
     """
 
     runs: OpenRuns
     max_users: int
     options: ConverterOptions
-    expose_errors: bool
 
     @classmethod
     async def opened(
@@ -93,14 +91,12 @@ class RequestSessionManager(SessionManager):
         runs: OpenRuns,
         max_users: int,
         options: ConverterOptions,
-        expose_errors: bool,
     ) -> "RequestSessionManager":
         """The sessions of a workflow; NAT's own limit of 8 runs is off, because `runs` has the limit."""
         manager: Any = await cls.create(
             config=config, shared_builder=builder, entry_function=entry_function, max_concurrency=0
         )
-        manager.runs, manager.max_users = runs, max_users
-        manager.options, manager.expose_errors = options, expose_errors
+        manager.runs, manager.max_users, manager.options = runs, max_users, options
         if manager._shared_workflow is not None:
             of_request = {*_request_variables(), chat_stream}
             _restore_only(manager._shared_workflow, lambda variable, value: variable not in of_request)
@@ -141,7 +137,7 @@ class RequestSessionManager(SessionManager):
             except (AgentFailedError, IdentityError):
                 raise
             except Exception as error:
-                raise as_told(error, expose=self.expose_errors, what="opening a session") from None
+                raise as_told(error, self.options) from None
             # NAT 1.6 takes the two ids and does nothing with them; a header of the request goes before them.
             for variable, value in ((state.conversation_id, conversation_id), (state.user_message_id, user_message_id)):
                 if value is not None and variable.get() is None:
@@ -208,7 +204,7 @@ class RequestSession(Session):
                 user.ref_count += 1
                 stack.callback(_leave, user)
             async with super().run(message, *args, **kwargs) as runner:
-                owned = _OwnedRunner(runner, expose=self._manager.expose_errors, as_text=self._over_websocket)
+                owned = _OwnedRunner(runner, self._manager.options, as_text=self._over_websocket)
                 stack.enter_context(self._manager.runs.stopped_by(owned.stop))
                 if (runs := runs_of_request.get()) is not None:
                     runs.append(owned.leave)
@@ -243,13 +239,13 @@ class _OwnedRunner:
 
     Args:
         runner: NAT's.
-        expose: Tell exception texts.
+        options: Say what is told of an exception.
         as_text: Give the text of a stream of AG-UI batches, for a reader that knows no events.
     """
 
-    def __init__(self, runner: Any, *, expose: bool, as_text: bool) -> None:
+    def __init__(self, runner: Any, options: ConverterOptions, *, as_text: bool) -> None:
         self._runner = runner
-        self._expose = expose
+        self._options = options
         self._as_text = as_text
         self._producer: asyncio.Task[Any] | None = None
         self._cancelled = False
@@ -321,4 +317,4 @@ class _OwnedRunner:
             task.uncancel()
             raise ServerStoppingError(STOPPED) from None
         except Exception as error:
-            raise as_told(error, expose=self._expose, what="a run") from None
+            raise as_told(error, self._options) from None

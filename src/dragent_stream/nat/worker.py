@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dragent_stream.nat import identity, nat_streams
-from dragent_stream.nat.failures import told
 from dragent_stream.nat.frontend import DragentStreamFrontEndConfig
 from dragent_stream.nat.gate import Gate, request_path
 from dragent_stream.nat.health import add_health_routes
@@ -40,10 +39,7 @@ class DragentStreamWorker(FastApiFrontEndPluginWorker):
         settings = front_end if isinstance(front_end, DragentStreamFrontEndConfig) else DragentStreamFrontEndConfig()
         self._settings = settings
         self._runs = OpenRuns(settings.max_concurrent_runs)
-        self._options = ConverterOptions(
-            nested=settings.nested_output,
-            public_error=lambda error: told(error, expose=settings.expose_errors, what="a run"),
-        )
+        self._options = ConverterOptions(nested=settings.nested_output, expose_errors=settings.expose_errors)
         identity.configure(
             settings.auth_key_variable, audience=settings.auth_audience, require_expiry=settings.auth_require_expiry
         )
@@ -89,7 +85,6 @@ class DragentStreamWorker(FastApiFrontEndPluginWorker):
             runs=self._runs,
             max_users=self._settings.max_users,
             options=self._options,
-            expose_errors=self._settings.expose_errors,
         )
         self._session_managers.append(manager)
         return manager
