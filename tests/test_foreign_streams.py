@@ -119,7 +119,7 @@ STREAMS: dict[str, tuple[str, Stream]] = {
         [{"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]}}]}],
     ),
 }
-CODES = ("UNKNOWN_CHUNKS", "EMPTY_ANSWER")
+CODES = ("UNKNOWN_CHUNKS", "EMPTY_ANSWER", "INCOMPLETE_TOOL_CALL")
 
 
 def sse(stream: Stream) -> bytes:

@@ -448,3 +448,42 @@ async def test_what_is_no_stream_of_chunks_is_refused_with_a_remedy(source: Any,
     assert len(frames) == 2
     assert "not a stream of chunks" in frames[1].decode()
     assert remedy in frames[1].decode()
+
+
+def message(text: str | None, *call_ids: str) -> dict[str, Any]:
+    made = [{"id": each, "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}} for each in call_ids]
+    return {"role": "assistant", "content": text, **({"tool_calls": made} if made else {})}
+
+
+def test_the_chat_messages_that_an_agent_keeps_are_answers() -> None:
+    result = {"role": "tool", "tool_call_id": "a", "content": "r"}
+    events = run(message("Let me", "a"), result, message("done"))
+    assert list(texts(events).values()) == ["Let me", "done"]
+    assert [(each["id"], each["complete"]) for each in calls(events)] == [("a", True)]
+    assert [event["content"] for event in events if event["type"] == "TOOL_CALL_RESULT"] == ["r"]
+    assert events[-1]["type"] == "RUN_FINISHED"
+    assert calls(run(message(None, "a", "b")))[1]["id"] == "b"
+
+
+@pytest.mark.parametrize("text", ["Hello", "Hello, this is a longer answer than what is remembered of it."])
+def test_a_chat_message_behind_its_own_deltas_says_nothing_again(text: str) -> None:
+    pieces = [delta(content=piece) for piece in (text[:3], text[3:])]
+    for finish in ([], [delta("stop")]):
+        assert list(texts(run(*pieces, *finish, message(text))).values()) == [text]
+    events = run(*pieces, call(0, "a", "f", '{"a":1}'), delta("tool_calls"), message(text, "a"))
+    assert (list(texts(events).values()), [each["id"] for each in calls(events)]) == ([text], ["a"])
+
+
+def test_chat_messages_in_a_row_are_messages_of_their_own() -> None:
+    assert list(texts(run(delta(content="a"), message("b"), message("c"), message("c"))).values()) == ["a", "b", "c"]
+
+
+def test_a_call_that_nobody_named_is_no_success_beside_text() -> None:
+    events = run(delta(content="a"), call(0, "a", arguments='{"a":1}'), delta("tool_calls"))
+    assert (events[-1]["type"], events[-1]["code"]) == ("RUN_ERROR", "INCOMPLETE_TOOL_CALL")
+    assert "without the tool's name" in events[-1]["message"]
+
+
+def test_calls_that_were_said_to_come_and_did_not_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    run(delta(content="Let me look."), delta("tool_calls"))
+    assert "ended in tool calls, but none came" in caplog.text

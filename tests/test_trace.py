@@ -269,3 +269,14 @@ def test_a_time_that_is_none_costs_only_the_time(t: str) -> None:
     (record,) = read_trace([f'{{"t": {t}, "chunk": {{"choices": []}}}}'])
     assert record.kind == "chunk"
     assert record.t in (None, 1.0)
+
+
+def test_what_stands_behind_the_end_of_a_recording_is_named_with_its_line() -> None:
+    lines = [
+        '{"dragent_trace": 1}',
+        f'{{"t": 0, "chunk": {CHUNK}}}',
+        '{"t": 1, "end": true}',
+        f'{{"t": 0, "chunk": {CHUNK}}}',
+    ]
+    with pytest.raises(TraceFormatError, match=":4: comes behind the end of the recording"):
+        list(convert_trace(lines))

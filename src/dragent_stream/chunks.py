@@ -25,7 +25,7 @@ the text (guoqingbao/xinfer#383), audio, images, logprobs, citations, token ids,
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from dragent_stream.choices import FollowedChoice
@@ -139,15 +139,17 @@ class ChunkReader:
         fields = fields_of(chunk)
         if fields and fields.get("object") == "error":
             return (Chunk(error=read_error(fields)),)
-        if fields and fields.get("role") in _TOOL_ROLES and "choices" not in fields:
+        if fields and text_of(fields.get("role")) in _TOOL_ROLES and "choices" not in fields:
             return (Chunk(tool_result=_tool_result(fields)),)
+        if fields and fields.get("role") == "assistant" and not fields.keys() & {"choices", "type", "delta"}:
+            return (self._chat_message(fields),)
         if not fields or not ("choices" in fields or _is_completion(fields)):
             return self._langchain.read(chunk)
         if "delta" in fields and "choices" not in fields:
             choice = {"delta": fields["delta"], "finish_reason": fields.get("finish_reason")}
             return (self._completion(fields, choice),)
         pairs = self._choice.of(fields)
-        if len(pairs) == 1 and len(cast("Sized", fields.get("choices") or ())) == 1:
+        if len(pairs) == 1 and not self._choice.ignored:
             return (self._completion(*pairs[0]),)
         records = [self._completion(part, choice) for part, choice in pairs]
         # A whole answer that is split says so by what its choices hold; deltas may be alternatives.
@@ -156,6 +158,13 @@ class ChunkReader:
         if whole and (calls := self._calls_of_other()):
             records.append(calls)
         return records
+
+    def _chat_message(self, message: Fields) -> Chunk:
+        """A whole message of an assistant, as agents keep them beside their tool messages."""
+        record = Chunk(id=text_of(message.get("id")), whole=True)
+        self._read_delta(message, record)
+        record.finish = "calls" if record.tool_calls else "stop"
+        return record
 
     def _calls_of_other(self) -> Chunk | None:
         """The calls of an answer that was split over two choices."""
@@ -220,12 +229,11 @@ class ChunkReader:
                 self.unread += bool(content and not (record.text or record.reasoning))
             if self._tag or not delta.keys() <= _PLAIN:
                 self._read_unusual(delta, record)
-        elif role in _TOOL_ROLES and (result := _tool_result(delta)).call_id:
+        elif text_of(role) in _TOOL_ROLES and (result := _tool_result(delta)).call_id:
             record.tool_result = result
-        if isinstance(calls := delta.get("tool_calls"), list | tuple):
-            for entry in cast("Iterable[object]", calls):
-                if call := fields_of(entry):
-                    record.tool_calls.append(_tool_call(call))
+        if calls := delta.get("tool_calls"):
+            found = items_of(calls) or ([cast("Fields", calls)] if isinstance(calls, Mapping) else [])
+            record.tool_calls += [_tool_call(call) for call in found]
         if "function_call" in delta and (function := fields_of(delta["function_call"])):
             record.tool_calls.append(
                 ToolCallDelta(None, "", text_of(function.get("name")), arguments_of(function.get("arguments")))
@@ -368,9 +376,7 @@ def _word(reason: object) -> str:
 
 def _tool_call(call: Fields) -> ToolCallDelta:
     function = fields_of(call.get("function")) or fields_of(call.get("custom")) or call
-    arguments = function.get("arguments")
-    if arguments is None and "input" in function:
-        arguments = function["input"]
+    arguments = next((function[key] for key in ("arguments", "input", "args") if function.get(key) is not None), None)
     return ToolCallDelta(
         index_of(call.get("index")),
         _call_id(call.get("id")) or _call_id(function.get("id")),

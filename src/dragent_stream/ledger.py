@@ -242,6 +242,8 @@ class RunLedger(Generic[E]):
         if self._cut_call:
             name = well_formed(self._cut_call.name)
             text = f"the arguments of the call of {name!r} are no complete JSON, so it was not ended"
+            if not name:
+                text = "a tool call came without the tool's name, so it is not shown"
             return AnswerError(text, "INCOMPLETE_TOOL_CALL")
         return None if self.heard else self.silence
 
@@ -368,6 +370,14 @@ class RunLedger(Generic[E]):
             self.hot.clear()  # what is held comes before whatever else may go on
         return new
 
+    def has_said(self, text: str) -> bool:
+        """The answer that is open, or was the last, is this text."""
+        return self._turn is not None and self._turn.said.is_all(text)
+
+    def has_called(self, call_id: str) -> bool:
+        """The last answer has made a call of this id."""
+        return self._turn is not None and any(call_id in call.ids for call in self._turn.calls)
+
     def released_text(self) -> str:
         """What a delta that may have been a snapshot adds, as something else follows it."""
         turn = self._turn
@@ -493,6 +503,8 @@ class RunLedger(Generic[E]):
             self._reached_length(turn)
         elif reason == "stop":
             self.ended_well = True
+        elif reason == "calls" and (turn is None or not turn.calls):
+            logger.warning("the model's answer ended in tool calls, but none came")
         if turn is None or turn.over or self.finished:
             return
         self._close_reasoning(turn)
@@ -856,6 +868,8 @@ class RunLedger(Generic[E]):
             self.dropped += 1  # AG-UI has no call without a name
             self._forget(call)
             call.state = CallState.ENDED
+            if not call.blank:
+                self._cut_call = self._cut_call or call
             return
         if not (call.custom or call.is_json):
             return

@@ -76,6 +76,11 @@ class GrowingText:
             return delta == so_far
         return len(delta) > len(so_far) and delta.startswith(so_far)
 
+    def is_all(self, text: str) -> bool:
+        """All that was said is this text; of a long one the beginning decides."""
+        whole = self.watching or self._growing
+        return bool(text) and (text == self._so_far if whole else text.startswith(self._so_far))
+
     def _grow_held(self) -> str:
         last, self._held = self._held[-1], ()
         return self._grow(last)

@@ -126,6 +126,7 @@ class StepConverter(Generic[E]):
         self._models: dict[str, _ModelCall[E]] = {}
         self._unsaid: list[str] = []  # text of the root agent that the chunk path may still bring
         self._running: dict[str, ToolCall] = {}  # by the UUID of the step that executes the call
+        self._begun: set[str] = set()  # UUIDs of functions whose start was seen
         self._named: set[str] = set()  # UUIDs of steps that were shown as AG-UI steps
         self._on: dict[str, Callable[[_Step], None]] = {
             "WORKFLOW_START": self._workflow_start,
@@ -287,6 +288,7 @@ class StepConverter(Generic[E]):
         self.ledger.steps_seen = True
         if step.framework is not None or step.name in _ROOTS:
             return
+        self._begun.add(step.uuid)
         self._say()
         if not step.nested and step.parent_id in self._running:
             return  # the tool step around it speaks for the call
@@ -300,6 +302,10 @@ class StepConverter(Generic[E]):
     def _function_end(self, step: _Step) -> None:
         self._end_step(step)
         call = self._running.pop(step.uuid, None)
+        begun = step.uuid in self._begun or step.framework is not None or step.nested or step.name in _ROOTS
+        self._begun.discard(step.uuid)
+        if not begun and (given := step.data.get("input")) is not None:
+            call = self._match(step.name, _tool_input(given))  # whoever listens came late
         if call and not self.ledger.exact_results:
             self.ledger.answer(call, json_text(step.data.get("output")))
 

@@ -222,6 +222,13 @@ class ChunkConverter(Generic[E]):
         if record.message != ledger.place.message and (record.message or _speaks(record)):
             self._release_text()
             ledger.enter(Place(record.message, record.step, record.lane))
+        if record.whole and not record.message:
+            self._release_text()
+            if ledger.has_said(record.text):
+                record.text = record.reasoning = ""
+                record.tool_calls = [delta for delta in record.tool_calls if not ledger.has_called(delta.id)]
+            else:
+                ledger.end_turn()
         if record.reasoning:
             self._release_text()
             ledger.reasoning(ledger.new_thought(record.reasoning), new=record.new_thought)

@@ -86,6 +86,15 @@ def read_lines(lines: Iterator[bytes], name: str, problem: Problem) -> Iterator[
             ending.note("chunk", record)
             yield TraceRecord(number, None, "chunk", record)
         else:
+            if ending.ended and kind in ("chunk", "step"):
+                problem(
+                    TraceFormatError(
+                        "comes behind the end of the recording",
+                        source=name,
+                        line=number,
+                        remedy="one file holds one recording; split it there",
+                    )
+                )
             seconds = float(t) if isinstance(t, int | float) and abs(t) < _MAX_SECONDS else None
             ending.note(kind, record[kind])
             yield TraceRecord(number, seconds, kind, _value(kind, record[kind], TAG.encode() in line))
@@ -107,21 +116,23 @@ def _value(kind: Kind, written: Any, tagged: bool) -> Any:
 class _Ending:
     """Whether a recording that is over was cut: the recorder writes how the stream ended, if it lives to see it."""
 
-    __slots__ = ("_answered", "_over", "headed")
+    __slots__ = ("_answered", "ended", "headed", "over")
 
     def __init__(self) -> None:
         self.headed = False
-        self._over = False
+        self.ended = False
+        self.over = False
         self._answered = False
 
     @property
     def is_cut(self) -> bool:
         """What would have followed is not known, and the model had not ended its answer either."""
-        return self.headed and not self._over and not self._answered
+        return self.headed and not self.over and not self._answered
 
     def note(self, kind: Kind, value: Any) -> None:
         """Take a record, its value as it is written."""
-        self._over = self._over or kind in ("end", "error", "closed")
+        self.ended = self.ended or kind == "end"
+        self.over = self.over or kind in ("end", "error", "closed")
         if kind != "chunk" or value is None:
             return
         chunk = fields_of(value) or {}

@@ -37,7 +37,7 @@ from dragent_stream.asgi.runs import ActiveRuns, Run, RunRefusedError
 from dragent_stream.asgi_exits import as_exception, exits_contained
 from dragent_stream.asgi_response import EventStreamResponse
 from dragent_stream.error_text import error_text
-from dragent_stream.errors import ConversionError, missing_extra
+from dragent_stream.errors import AnswerError, ConversionError, missing_extra
 from dragent_stream.events import WireEvents
 from dragent_stream.options import DEFAULT_OPTIONS, ConverterOptions
 from dragent_stream.run import frames_of_a_chunk, ledger_for, run_events
@@ -242,6 +242,8 @@ def _reference_for(name: str) -> Callable[[BaseException], str]:
     told: dict[int, str] = {}
 
     def public_error(error: BaseException) -> str:
+        if isinstance(error, AnswerError):
+            return str(error)  # the library's own words, which hold nothing of the user's
         if id(error) not in told:
             reference = secrets.token_hex(4)
             told[id(error)] = f"The agent failed. Reference: {reference}"
