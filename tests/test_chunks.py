@@ -234,3 +234,25 @@ def test_litellms_place_of_the_thought_signature_is_read(place: str) -> None:
     entry = {"index": 0, "id": "a", "function": {"name": "f", **(holder if place == "function" else {})}}
     record = read(choice({"tool_calls": [{**entry, **(holder if place == "call" else {})}]}))
     assert record.tool_calls[0].signature == "s"
+
+
+def test_two_equal_entries_of_one_list_are_two_calls() -> None:
+    entry = {"index": 0, "function": {"name": "roll", "arguments": "{}"}}
+    (first, second) = read(choice({"tool_calls": [entry, entry]})).tool_calls
+    assert (first.apart, second.apart) == (False, True)
+
+
+def test_a_thought_in_geminis_tags_ends_with_its_tag_wherever_that_stands() -> None:
+    reader = ChunkReader()
+    flag = {"extra_content": {"google": {"thought": True}}}
+    records = [
+        read(choice({"content": "<thought>Plan", **flag}), reader),
+        read(choice({"content": " x</thought>Ans"}), reader),
+    ]
+    assert "".join(record.reasoning for record in records) == "Plan x"
+    assert "".join(record.text for record in records) == "Ans"
+
+
+def test_a_whole_message_beside_an_empty_delta_is_read() -> None:
+    whole = {"choices": [{"index": 0, "message": {"content": "a"}, "delta": {}, "finish_reason": "stop"}]}
+    assert read(whole).text == "a"

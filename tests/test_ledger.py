@@ -275,9 +275,27 @@ def test_a_result_for_an_unknown_call_is_the_one_open_calls_and_says_so(caplog: 
     run = ledger()
     run.tool_call(call("weather", "{}", "call_1", 0))
     run.streamed_result("call_9", "rain")
+    run.text("It rains.")
     wires = [wire(event) for event in run.drain()]
     assert [(e["toolCallId"], e["content"]) for e in wires if e["type"] == "TOOL_CALL_RESULT"] == [("call_1", "rain")]
     assert "'call_9'" in caplog.text and "'call_1'" in caplog.text
+
+
+def test_a_guessed_result_gives_way_to_the_calls_own() -> None:
+    run = ledger()
+    run.tool_call(call("weather", "{}", "a", 0))
+    run.streamed_result("zz", "wrong")
+    run.streamed_result("a", "right")
+    wires = [wire(event) for event in run.drain()]
+    assert [(e["toolCallId"], e["content"]) for e in wires if e["type"] == "TOOL_CALL_RESULT"] == [("a", "right")]
+    assert [e["value"] for e in wires if e["type"] == "CUSTOM"] == [{"toolCallId": "zz", "content": "wrong"}]
+
+
+def test_a_result_for_a_call_of_the_clients_stands_beside_it() -> None:
+    run = ledger(tools=["front"])
+    run.tool_call(call("front", "{}", "a", 0))
+    run.streamed_result("a", "r")
+    assert custom_events(run) == [{"toolCallId": "a", "content": "r"}]
 
 
 @pytest.mark.parametrize("open_calls", [0, 2])
@@ -320,6 +338,7 @@ def test_a_tool_that_takes_free_text_gets_it_as_the_one_value_of_an_object() -> 
     run = ledger()
     for piece in ('say "hi', '"\n', "\ud83d", "\ude00"):
         run.tool_call(ToolCallDelta(0, "a", "shell", piece, custom=True))
+    run.finish_answer("calls")
     wires = [wire(event) for event in run.finish_run()]
     arguments = "".join(e["delta"] for e in wires if e["type"] == "TOOL_CALL_ARGS")
     assert json.loads(arguments) == {"input": 'say "hi"\n\U0001f600'}
@@ -385,3 +404,15 @@ def test_a_result_that_names_no_call_is_the_only_one_it_can_be_or_stands_beside_
     results = [e["toolCallId"] for e in wires if e["type"] == "TOOL_CALL_RESULT"]
     assert results == ([answered] if answered else [])
     assert [e["type"] for e in wires].count("CUSTOM") == (not answered)
+
+
+def test_results_that_name_their_calls_may_come_behind_the_text() -> None:
+    run = ledger()
+    run.tool_call(call("f", "{}", "a", 0))
+    run.tool_call(call("f", "{}", "b", 1))
+    run.streamed_result("a", "1")
+    run.text("Hm.")
+    run.streamed_result("b", "2")
+    wires = [wire(event) for event in run.finish_run()]
+    results = [(e["toolCallId"], e["content"]) for e in wires if e["type"] == "TOOL_CALL_RESULT"]
+    assert results == [("a", "1"), ("b", "2")]

@@ -121,3 +121,13 @@ def test_fragments_that_only_look_like_snapshots_are_fragments(pieces: list[str]
     feed[0]["choices"][0]["delta"]["tool_calls"][0]["function"]["name"] = "f"
     (call,) = calls(both_writers({}, [*feed, delta("tool_calls")]))
     assert call["args"] == "".join(pieces)
+
+
+def test_the_whole_text_again_with_the_finish_reason_is_known_however_it_came() -> None:
+    text = "The quick brown fox jumps over the lazy dog and runs away. "
+    assert heard(delta(content=text[:20]), delta(content=text[20:]), delta("stop", content=text)) == [text]
+
+
+def test_a_snapshot_that_comes_twice_is_one() -> None:
+    snapshots = ["The quick", "The quick brown", "The quick brown", "The quick brown fox"]
+    assert heard(*(delta(content=text) for text in snapshots), delta("stop")) == ["The quick brown fox"]

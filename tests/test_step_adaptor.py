@@ -255,3 +255,30 @@ def test_the_call_of_a_tool_that_no_model_asked_for_has_arguments_that_are_an_ob
     wires = [wire(frame) for frame in frames]
     assert "".join(e["delta"] for e in wires if e["type"] == "TOOL_CALL_ARGS") == arguments
     assert wires[-1]["type"] == "TOOL_CALL_END"
+
+
+@pytest.mark.parametrize(
+    "output", [None, "Hello", [{"type": "text", "text": "Hello"}], {"content": [{"text": "Hello"}]}]
+)
+def test_what_a_model_call_has_said_is_not_lost_with_its_end(output: Any) -> None:
+    ledger, _, steps = shared()
+    frames = steps.feed(step("LLM_START", "m", "model"))
+    for token in ("Hel", "lo") if output is None else ():
+        frames += steps.feed(step("LLM_NEW_TOKEN", "m", "model", {"chunk": token}))
+    frames += steps.feed(step("LLM_END", "m", "model", {"output": output})) + steps.finish() + ledger.finish_run()
+    assert "".join(wire(frame).get("delta", "") for frame in frames) == "Hello"
+
+
+def test_what_a_workflow_gives_is_its_answer_where_nobody_else_said_one() -> None:
+    for said in ([], [step("LLM_START", "m", "model"), step("LLM_END", "m", "model", {"output": "Hello"})]):
+        steps = StepConverter(options=ConverterOptions(new_id=counted_ids()))
+        feed = [step("WORKFLOW_START", "w", "flow"), *said, step("WORKFLOW_END", "w", "flow", {"output": "Hello"})]
+        wires = [wire(event) for each in feed for event in steps.feed(each)]
+        assert [e["delta"] for e in wires if "delta" in e] == ["Hello"]
+        assert wires[-1]["type"] == "RUN_FINISHED"
+
+
+def test_a_function_whose_start_nobody_saw_belongs_to_the_call_that_asks_for_its_input() -> None:
+    ledger, _, steps = shared()
+    announce(ledger, ("a", "add", '{"a":1}'), ("b", "add", '{"a":2}'))
+    assert results(steps.feed(step("FUNCTION_END", "f", "add", {"input": {"a": 2}, "output": 5}))) == [("b", "5")]

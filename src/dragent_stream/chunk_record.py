@@ -17,6 +17,7 @@ class ToolCallDelta:
     """One entry of `delta.tool_calls`; what the provider left out or left blank is None or empty.
 
     `custom`: the tool takes free text instead of JSON (OpenAI's custom tools), and `arguments` is a piece of it.
+    `apart`: it is a call of its own, whatever its index says.
     """
 
     index: int | None
@@ -25,6 +26,7 @@ class ToolCallDelta:
     arguments: str
     signature: str = ""
     custom: bool = False
+    apart: bool = False
 
 
 @dataclass(slots=True)

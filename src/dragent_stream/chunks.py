@@ -36,6 +36,7 @@ from dragent_stream.fields import Fields, fields_of, items_of
 from dragent_stream.finish_reasons import read_finish
 from dragent_stream.langchain_messages import LangChainReader
 from dragent_stream.reported_errors import looks_like_error, read_error
+from dragent_stream.think_tags import ThinkTags
 from dragent_stream.usage import read_usage
 from dragent_stream.values import arguments_of, first_text, index_of, text_of
 
@@ -69,7 +70,7 @@ class ChunkReader:
         "_has_calls",
         "_langchain",
         "_streamed",
-        "_tag",
+        "_tags",
         "first_unknown",
         "understood",
         "unknown",
@@ -85,7 +86,7 @@ class ChunkReader:
         self._langchain = LangChainReader()
         self._details = _Details()
         self._streamed = False
-        self._tag: _LeadingTag | None = None  # of Gemini's thoughts
+        self._tags: ThinkTags | None = None  # of Gemini's thoughts
         self._has_calls = False
         self._called = False  # some answer of the stream has made calls
         self._calls_due = False  # the answer ended in tool calls, but brought none
@@ -123,8 +124,8 @@ class ChunkReader:
     def finish(self) -> Sequence[Chunk]:
         """What was kept back until the end of the stream."""
         records = [self._completion(chunk, choice) for chunk, choice in self._choice.finish()]
-        if self._tag and self._tag.held:
-            records.append(Chunk(text=self._tag.held))
+        if self._tags and (held := self._tags.held):
+            records.append(Chunk(text=held))
         if calls := self._calls_of_other():
             records.append(calls)
         return [*records, *self._langchain.finish()]
@@ -193,7 +194,7 @@ class ChunkReader:
         delta = fields_of(choice.get("delta"))
         if delta is None and isinstance(choice.get("delta"), str):
             delta = {"content": choice["delta"]}
-        elif delta is None and not self._streamed:
+        elif not delta and not self._streamed:
             # A complete chat.completion, or a legacy text completion.
             delta = fields_of(choice.get("message")) or ({"content": choice["text"]} if "text" in choice else None)
         elif delta is None and not self._called and (message := fields_of(choice.get("message"))):
@@ -227,13 +228,16 @@ class ChunkReader:
             elif content is not None:
                 record.text, record.reasoning = text_and_reasoning(content)
                 self.unread += bool(content and not (record.text or record.reasoning))
-            if self._tag or not delta.keys() <= _PLAIN:
+            if self._tags or not delta.keys() <= _PLAIN:
                 self._read_unusual(delta, record)
         elif text_of(role) in _TOOL_ROLES and (result := _tool_result(delta)).call_id:
             record.tool_result = result
         if calls := delta.get("tool_calls"):
             found = items_of(calls) or ([cast("Fields", calls)] if isinstance(calls, Mapping) else [])
-            record.tool_calls += [_tool_call(call) for call in found]
+            for call in map(_tool_call, found):
+                # Two entries of one list are two calls, even if they say the same.
+                call.apart = bool(call.name and call.arguments and not call.id) and call in record.tool_calls
+                record.tool_calls.append(call)
         if "function_call" in delta and (function := fields_of(delta["function_call"])):
             record.tool_calls.append(
                 ToolCallDelta(None, "", text_of(function.get("name")), arguments_of(function.get("arguments")))
@@ -254,15 +258,17 @@ class ChunkReader:
     def _gemini_thought(self, delta: Fields, text: str) -> tuple[str, str]:
         """The content as answer text and as a thought: Gemini flags thoughts, which then stand in `<thought>` tags."""
         google = fields_of((fields_of(delta.get("extra_content")) or {}).get("google"))
-        if google and google.get("thought") is True:
-            if self._tag is None or self._tag.tag != _OPENING:
-                self._tag = _LeadingTag(_OPENING)
-            return "", self._tag.strip(text)
-        if self._tag is None:
+        flagged = bool(google) and google.get("thought") is True
+        if flagged and self._tags is None:
+            self._tags = ThinkTags()
+        if self._tags is None:
             return text, ""
-        if self._tag.tag == _OPENING:
-            self._tag = _LeadingTag(_CLOSING)
-        return self._tag.strip(text), ""
+        pieces = self._tags.feed(text)
+        thought = "".join(piece for is_thought, piece in pieces if is_thought or flagged)
+        said = "".join(piece for is_thought, piece in pieces if not (is_thought or flagged))
+        if said and not self._tags.held:
+            self._tags = None
+        return said, thought
 
     def _reasoning(self, delta: Fields, encrypted: list[str]) -> str:
         """The delta's thought: as a string if any spelling holds one, else from the structured fields."""
@@ -275,37 +281,6 @@ class ChunkReader:
                 details = self._details.read(cast("Iterable[object]", entries), encrypted)
         encrypted.extend(_opaque(delta))
         return first_text(delta, "reasoning_content", "reasoning", "reasoning_text", "thinking", "thought") or details
-
-
-_OPENING, _CLOSING = "<thought>", "</thought>"
-
-
-class _LeadingTag:
-    """Takes a tag away from the beginning of a text that comes in pieces.
-
-    Attributes:
-        tag: The tag.
-        held: What may be the beginning of it.
-    """
-
-    __slots__ = ("_decided", "held", "tag")
-
-    def __init__(self, tag: str) -> None:
-        self.tag = tag
-        self.held = ""
-        self._decided = False
-
-    def strip(self, text: str) -> str:
-        """The piece without what belongs to the tag."""
-        if self._decided:
-            return text
-        text = self.held + text
-        if len(text) < len(self.tag) and self.tag.startswith(text):
-            self.held = text
-            return ""
-        self.held = ""
-        self._decided = True
-        return text.removeprefix(self.tag)
 
 
 class _Details:

@@ -120,6 +120,7 @@ class RunLedger(Generic[E]):
         "_new_id",
         "_open_turns",
         "_out",
+        "_results_streamed",
         "_side",
         "_speaks_1_0",
         "_started",
@@ -185,6 +186,7 @@ class RunLedger(Generic[E]):
         self._idle: dict[ToolCall, None] = {}  # those among them that no step executes
         self._used_call_ids = set(used_call_ids) or None
         self._unanswered = frozenset(unanswered_call_ids)
+        self._results_streamed = False
         self._answered: dict[str, int] = {}  # the hash of the result, by each id of its call
         self._started = False
         self._chunks_over = False
@@ -552,12 +554,15 @@ class RunLedger(Generic[E]):
             self._unmatched_result(call.wire_id or call.provider_id, call.held_result)
 
     def _close_turn(self, turn: Turn[E], *, failed: bool = False) -> None:
-        """Close its messages, and end its calls where their arguments are JSON; free text may be cut by a failure."""
+        """Close its messages, and end its calls where their arguments are JSON.
+
+        Free text is complete only where the model has said that it stopped, or the tool was executed.
+        """
         self._close_speech(turn)
         self._show_leftover(turn)
         self._show_announced(turn)
         for call in turn.calls:
-            if not (failed and call.custom):
+            if not call.custom or (not failed and (turn.stopped or turn.executed)):
                 self._end_call(call)
         if turn.owner:
             for value in turn.encrypted:
@@ -709,7 +714,7 @@ class RunLedger(Generic[E]):
         if call.answered or call.frontend or self.finished or call not in self._calls:
             return
         call.turn.executed = True
-        if call.state is CallState.ENDED or call.is_json:
+        if call.state is CallState.ENDED or call.custom or call.is_json:
             self._end_turn(call.turn)  # a tool has run, so the model has said all it had to say
         if call.state is not CallState.ENDED:
             call.held_result = content
@@ -719,6 +724,9 @@ class RunLedger(Generic[E]):
             return  # ending it has given the result that was waiting, or it was never shown
         call.answered = True
         call.held_result = None
+        if call.guess:
+            self._unmatched_result(*call.guess)
+            call.guess = None
         self._forget(call)
         self._answered.update(dict.fromkeys(call.ids, hash(result_text(content))))
         self._result(call.wire_id, content)
@@ -761,7 +769,10 @@ class RunLedger(Generic[E]):
         self.steps_seen = True
         if self.finished:
             return
-        if call := self._call_of(tool_call_id):
+        self._results_streamed = True
+        if (call := self._call_of(tool_call_id)) and self._is_frontend(call):
+            self._unmatched_result(tool_call_id, content)
+        elif call:
             self.answer(call, content)
         elif (told := self._answered.get(tool_call_id)) is not None:
             if told == hash(result_text(content)):
@@ -779,12 +790,17 @@ class RunLedger(Generic[E]):
             if len(waiting) != 1:
                 self._unmatched_result(tool_call_id, content)
                 return
-            wanted = waiting[0].wire_id or waiting[0].provider_id
-            logger.warning("a tool result names the call %r; it is given to the open call %r", tool_call_id, wanted)
-            self.answer(waiting[0], content)
+            call = waiting[0]
+            if named:
+                self.answer(call, content)
+                return
+            wanted = call.wire_id or call.provider_id
+            logger.warning("a tool result names the call %r; it is meant for the open call %r", tool_call_id, wanted)
+            call.turn.executed = True
+            call.guess = tool_call_id, content  # until its own result comes, or the run goes on without
 
     def _may_be_answered(self, call: ToolCall) -> bool:
-        return bool(call.name) and not call.frontend and call.held_result is None and call.is_json
+        return bool(call.name) and not call.frontend and call.held_result is None and not call.guess and call.is_json
 
     def _unmatched_result(self, tool_call_id: str, content: Any) -> None:
         logger.warning("a tool result names the call %r, which cannot have one; it is sent as CUSTOM", tool_call_id)
@@ -904,8 +920,11 @@ class RunLedger(Generic[E]):
         """Answer backend calls that the run has left behind; without steps nobody here executes them."""
         if self.steps_seen:
             for call in list(calls):
+                guess, call.guess = call.guess, None
+                if guess and call.state is not CallState.ENDED:
+                    self._end_turn(call.turn)
                 if call.state is CallState.ENDED:
-                    self.answer(call, "")
+                    self.answer(call, guess[1] if guess else "")
 
     def _go_past_earlier(self) -> None:
         """Answer the calls that the run has left behind: a call beside them was executed, or it is for the second time.
@@ -914,7 +933,10 @@ class RunLedger(Generic[E]):
         """
         if not self.steps_seen:
             return
-        self._go_past([call for call in self._calls if (call.passed or call.turn.executed) and not call.running])
+        over = [call for call in self._calls if (call.passed or call.turn.executed) and not call.running]
+        if self._results_streamed:  # they name their calls, and may come late
+            over = [call for call in over if call.guess]
+        self._go_past(over)
         for call in self._calls:
             call.passed = call.passed or call.state is CallState.ENDED
 

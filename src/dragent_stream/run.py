@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +26,7 @@ E = TypeVar("E")
 
 def stream_agui_run(
     chunks: ChunkSource,
-    run_input: RunAgentInput | Mapping[str, Any] | None = None,
+    run_input: RunAgentInput | Mapping[str, Any] | str | bytes | None = None,
     *,
     options: ConverterOptions | None = None,
 ) -> AsyncGenerator[BaseEvent, None]:
@@ -50,7 +51,7 @@ def stream_agui_run(
 
 def stream_agui_sse(
     chunks: ChunkSource,
-    run_input: RunAgentInput | Mapping[str, Any] | None = None,
+    run_input: RunAgentInput | Mapping[str, Any] | str | bytes | None = None,
     *,
     options: ConverterOptions | None = None,
 ) -> AsyncGenerator[bytes, None]:
@@ -109,7 +110,7 @@ def _frames_of_a_read(chunk: object, frames: list[bytes]) -> list[bytes]:
 
 
 def ledger_for(
-    run_input: RunAgentInput | Mapping[str, Any] | None,
+    run_input: RunAgentInput | Mapping[str, Any] | str | bytes | None,
     events: EventWriter[E],
     options: ConverterOptions | None = None,
 ) -> RunLedger[E]:
@@ -131,6 +132,8 @@ def ledger_for(
             fields: Mapping[str, Any] = run_input.model_dump(by_alias=True, warnings=False)
         except PydanticSerializationError as exc:
             raise ConversionError(f"run_input cannot be read: {exc}") from exc
+    elif isinstance(run_input, str | bytes | bytearray):
+        fields = _parsed(run_input)
     elif isinstance(run_input, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         fields = run_input
     else:
@@ -150,6 +153,16 @@ def ledger_for(
         used_call_ids=calls,
         unanswered_call_ids=calls - {str(message.get("toolCallId")) for message in messages},
     )
+
+
+def _parsed(text: str | bytes | bytearray) -> Mapping[str, Any]:
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        raise ConversionError(f"run_input is no JSON: {exc}") from exc
+    if not isinstance(fields, dict):
+        raise ConversionError("run_input is JSON, but no object")
+    return cast("dict[str, Any]", fields)
 
 
 def _objects(fields: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:

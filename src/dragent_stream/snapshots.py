@@ -41,9 +41,9 @@ class GrowingText:
             return self._grow(delta)
         if self._held:
             last = self._held[-1]
-            if len(delta) > len(last) and delta.startswith(last):
+            if delta.startswith(last):
                 self._held += (delta,)
-                self._growing = len(delta) >= _CERTAIN
+                self._growing = len(delta) >= _CERTAIN and len(delta) > len(last)
                 return self._grow_held() if self._growing else ""
             return self._append_held() + self.take(delta)
         if self.watching and not self.add(delta):
@@ -74,7 +74,7 @@ class GrowingText:
             return False
         if self.watching or self._growing:
             return delta == so_far
-        return len(delta) > len(so_far) and delta.startswith(so_far)
+        return delta.startswith(so_far)
 
     def is_all(self, text: str) -> bool:
         """All that was said is this text; of a long one the beginning decides."""

@@ -181,6 +181,9 @@ class StepConverter(Generic[E]):
             self.ledger.keep(self.ledger.start_run())
 
     def _workflow_end(self, step: _Step) -> None:
+        output = step.data.get("output")
+        if not self.ledger.heard and not self._unsaid and isinstance(output, str) and output:
+            self._unsaid.append(output)  # nobody else has said it
         if self._lifecycle:
             self.ledger.keep(self.finish())
             self.ledger.workflow_ended()
@@ -213,7 +216,7 @@ class StepConverter(Generic[E]):
     def _llm_end(self, step: _Step) -> None:
         call = self._models.pop(step.uuid, None) or _ModelCall[E]()
         if not call.streamed:
-            text = _llm_output(step)
+            text = _llm_output(step) or "".join(call.tokens)
             if step.nested or self._alone:
                 self._write(step, call, text)
             elif text:
@@ -357,8 +360,9 @@ def _llm_output(step: _Step) -> str:
         return text
     output = step.data.get("output")
     if not isinstance(output, str):
-        content = _fields(output).get("content")
-        return content if isinstance(content, str) else ""
+        return text_and_reasoning(
+            cast("object", output) if isinstance(output, list) else _fields(output).get("content")
+        )[0]
     return output.partition("\n\nTool calls: [")[0]
 
 

@@ -73,6 +73,7 @@ class ToolCall:
         "echo",
         "frontend",
         "growing",
+        "guess",
         "held",
         "held_result",
         "ids",
@@ -110,6 +111,7 @@ class ToolCall:
         self.passed = False
         self.answered = False
         self.held_result: Any = None
+        self.guess: tuple[str, Any] | None = None  # a result that may be this call's, and the id that it names
         self.signed = ""
         self.turn: Any = None
         self.writer: Any = None
@@ -267,7 +269,7 @@ class TurnCalls:
             call = self.by_index.get(delta.index)
             if call is not None and not call.closed:
                 return call, call.new_in(delta.arguments)
-        call = self._owner(delta)
+        call = None if delta.apart else self._owner(delta)
         if call is None:
             if not (delta.id or delta.name or delta.arguments):
                 return None
