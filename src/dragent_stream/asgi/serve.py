@@ -195,9 +195,9 @@ class _DrainingServer(uvicorn.Server):
         super().__init__(config)
         self._announce = announce
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._announce()  # by now a signal ends the server in order
+    async def main_loop(self) -> None:
+        self._announce()  # from here on a signal ends the server in order, with older uvicorns, too
+        await super().main_loop()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         state = getattr(self.config.app, "state", None)
