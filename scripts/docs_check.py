@@ -54,7 +54,8 @@ def main() -> int:
         text=True,
     ).stdout
     verbs = {*re.findall(r"^│ ([a-z]+) {2,}", listed, re.M)}
-    targets = {*re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M)}
+    rules = re.findall(r"^([a-z -]+):", (ROOT / "Makefile").read_text("utf-8"), re.M)
+    targets = {target for rule in rules for target in rule.split()}
     problems = 0
     for document in DOCUMENTS:
         text = document.read_text("utf-8")

@@ -213,7 +213,7 @@ async def test_a_tool_of_langgraph_that_exits_ends_its_run_and_not_the_server(as
 
         graph = StateGraph(MessagesState)
         graph.add_node("model", model)
-        graph.add_node("tools", ToolNode([chosen]))
+        graph.add_node("tools", ToolNode([chosen], handle_tool_errors=False))
         graph.add_edge(START, "model")
         graph.add_edge("model", "tools")
         graph.add_edge("tools", END)
