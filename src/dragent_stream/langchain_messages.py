@@ -183,8 +183,8 @@ class LangChainReader:
                         yield from self._known.streamed(message, {}, run=key)
                 continue
             for messages in messages_of(update):
-                for message in _new(messages):
-                    yield from self._known.whole(message, origin=Origin(graph, "", node))
+                new = _new(messages)
+                yield from self._known.held(new, origin=Origin(graph, "", node), again=len(new) < len(messages))
 
     def _state(self, state: object, graph: str, *, answered: bool = False) -> Iterator[Chunk]:
         """What is new in a state.
@@ -200,11 +200,9 @@ class LangChainReader:
                 last = messages[-1]
                 complete = answered and last["type"] == "ai" and not calls_of(last)
                 new = _new(messages) if complete else []
-                for message in messages[: len(messages) - len(new)]:
-                    self._known.know(message)
+                self._known.know(messages[: len(messages) - len(new)])
                 messages = new
-            for message in self._known.beyond(messages):
-                records += self._known.whole(message, origin=Origin(graph))
+            records += self._known.held(messages, origin=Origin(graph), again=True)
         if interrupted:
             yield from (*records, _interrupted())
         elif first and answered:
@@ -249,8 +247,8 @@ class LangChainReader:
                         yield from self._known.result(message, metadata)
         elif kind == "on_chain_end" and metadata.get("langgraph_node") == event.get("name"):
             for messages in messages_of(data.get("output")):
-                for message in _new(messages):
-                    yield from self._known.whole(message, metadata)
+                new = _new(messages)
+                yield from self._known.held(new, metadata, again=len(new) < len(messages))
         elif kind == "on_chain_stream" and run == self._root:
             chunk = data.get("chunk")
             fields = fields_of(chunk)
