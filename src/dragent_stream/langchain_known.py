@@ -90,7 +90,7 @@ class KnownMessages:
         """
         metadata = metadata or {}
         origin = origin or origin_of(metadata)
-        again = again or (len(messages) > 1 and self._is_elsewhere(messages[0], origin))
+        again = again or (len(messages) > 1 and self._begins_with(messages, origin))
         beside = {self._answers[name] for message in messages if (name := text_of(message.get("id"))) in self._answers}
         for message in self._beyond(messages) if again else messages:
             yield from self._whole(message, metadata, origin, beside=beside, again=again)
@@ -131,21 +131,23 @@ class KnownMessages:
         for told in origins:
             inside = bool(origin.node) and told.graph != origin.graph and origin.may_rebuild(told)
             same = not told.node or not origin.node or (told.graph, told.node) == (origin.graph, origin.node)
-            if (name and (again or same)) or (inside and not again):
+            later = again and _may_be_the_states(name)
+            if (name and (later or same)) or (inside and not again):
                 origins.remove(told)
                 answer = Answer(name, told)
                 answer.know(message)
                 return answer
         return None
 
-    def _is_elsewhere(self, message: Fields, origin: Origin) -> bool:
-        """Whether a message was told by another node than the one that brings it, so it is of the conversation."""
-        name = text_of(message.get("id"))
+    def _begins_with(self, messages: Sequence[Fields], origin: Origin) -> bool:
+        """Whether the messages begin with what other nodes have told, so they are the conversation held again."""
+        name = text_of(messages[0].get("id"))
         if answer := self._answers.get(name):
             return not origin.may_rebuild(answer.origin)
-        if name.startswith(_RUN_IDS):
-            return False  # a message gets its id from a model, or when the state takes it
-        return any(not origin.may_rebuild(told) for told in self._unnamed.get(_print(message), ()))
+        if not _may_be_the_states(name):
+            return False
+        elsewhere = {key for key, told in self._unnamed.items() if not all(map(origin.may_rebuild, told))}
+        return _print(messages[0]) in elsewhere <= {_print(message) for message in messages}
 
     def _numbered(self) -> str:
         self._count += 1
@@ -274,6 +276,11 @@ def _speaks(message: Fields) -> bool:
         return True
     content = read_content(message["content"])
     return bool(content.text or content.thoughts)
+
+
+def _may_be_the_states(name: str) -> bool:
+    """An id that no model gave: what has none gets one when the state takes it."""
+    return bool(name) and not name.startswith(_RUN_IDS)
 
 
 def _asked(message: Fields) -> list[str]:

@@ -166,7 +166,7 @@ class LangChainReader:
             # Beside messages a mapping of this form is the update or the state of a graph, without messages.
             known = all(isinstance(update, dict | None) for update in fields.values()) or self._keys.issuperset(fields)
             return () if known else None
-        return None
+        return () if _is_empty(fields) else None
 
     def _updates(self, nodes: Fields, graph: str, *, pieces: bool = False) -> Iterator[Chunk]:
         """What nodes give to the state, or with `pieces` what is streamed under the keys of a chain's output."""
@@ -184,7 +184,8 @@ class LangChainReader:
                 continue
             for messages in messages_of(update):
                 new = _new(messages)
-                yield from self._known.held(new, origin=Origin(graph, "", node), again=len(new) < len(messages))
+                again = len(new) < len(messages) or _begins_anew(messages)
+                yield from self._known.held(new, origin=Origin(graph, "", node), again=again)
 
     def _state(self, state: object, graph: str, *, answered: bool = False) -> Iterator[Chunk]:
         """What is new in a state.
@@ -248,7 +249,8 @@ class LangChainReader:
         elif kind == "on_chain_end" and metadata.get("langgraph_node") == event.get("name"):
             for messages in messages_of(data.get("output")):
                 new = _new(messages)
-                yield from self._known.held(new, metadata, again=len(new) < len(messages))
+                again = len(new) < len(messages) or _begins_anew(messages)
+                yield from self._known.held(new, metadata, again=again)
         elif kind == "on_chain_stream" and run == self._root:
             chunk = data.get("chunk")
             fields = fields_of(chunk)
@@ -288,9 +290,21 @@ def _new(messages: list[Fields]) -> list[Fields]:
     All of them where the model's come first and the human's last: a node that adds both.
     """
     last = max((at for at, message in enumerate(messages) if message["type"] == "human"), default=-1)
-    if last == len(messages) - 1 and messages[0]["type"] not in ("human", "system"):
+    if last == len(messages) - 1 and not _begins_anew(messages):
         return messages
     return messages[last + 1 :]
+
+
+def _begins_anew(messages: Sequence[Fields]) -> bool:
+    """Whether these are a conversation from its beginning."""
+    return bool(messages) and messages[0]["type"] in ("human", "system")
+
+
+def _is_empty(fields: Fields) -> bool:
+    """A mapping is empty if it is the update of nodes that gave nothing, or a step of an agent that has nothing yet."""
+    if "messages" in fields:
+        return not any(fields.values())
+    return all(value is None for value in fields.values())
 
 
 def _is_state(fields: Fields) -> bool:
