@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from typing import Any, TypedDict
+import operator
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from lang_graphs import (
@@ -216,6 +217,74 @@ async def test_a_state_that_is_a_model_or_has_other_keys_is_read(form: str) -> N
     graph.add_edge(START, "agent")
     events = await run_of(FORMS[form](graph.compile(checkpointer=remembering()), {"topic": "t"}))
     assert texts_of(events) == ["Hello."]
+
+
+def after(first: Any, *more: Any, state: Any = MessagesState) -> Any:
+    """A graph whose nodes run one after the other."""
+    builder: Any = StateGraph(state)
+    builder.add_sequence([(f"n{number}", node) for number, node in enumerate([first, *more])])
+    builder.add_edge(START, "n0")
+    return builder.compile()
+
+
+def saying(message: Any) -> Any:
+    """A node that gives this to the state."""
+    return lambda state: {"messages": [message() if callable(message) else message]}
+
+
+UNNAMED = {
+    "a message": lambda: AIMessage("first"),
+    "a dict": lambda: {"role": "assistant", "content": "first"},
+    "a pair": lambda: ("ai", "first"),
+}
+
+
+@pytest.mark.parametrize(
+    "form", [form for form in FORMS if form != "events v3" and ("messages" not in form or "updates" in form)]
+)
+@pytest.mark.parametrize("unnamed", UNNAMED)
+async def test_a_subgraph_that_brings_the_conversation_back_does_not_repeat_it(unnamed: str, form: str) -> None:
+    inner = after(saying(lambda: AIMessage("second")), saying(lambda: AIMessage("third")))
+    graph = after(saying(UNNAMED[unnamed]), inner, after(inner, saying(lambda: AIMessage("last"))))
+    texts = ["first", "second", "third", "second", "third", "last"]
+    assert texts_of(await run_of(FORMS[form](graph, hello()))) == texts
+
+
+class Kept(TypedDict):
+    """A state whose reducer gives no ids."""
+
+    messages: Annotated[list[Any], operator.add]
+
+
+@pytest.mark.parametrize("form", ["the default", "updates, subgraphs", "[messages, updates]", "events v1", "events v2"])
+async def test_messages_that_never_get_an_id_are_told_once(form: str) -> None:
+    inner = after(lambda state: {"messages": [AIMessage("second")]}, state=Kept)
+    graph = after(saying(lambda: AIMessage("first")), inner, state=Kept)
+    assert texts_of(await run_of(FORMS[form](graph, hello()))) == ["first", "second"]
+
+
+@pytest.mark.parametrize("given", [[], [SystemMessage("be kind", id="s")]], ids=["nothing", "the system's"])
+@pytest.mark.parametrize("form", ["the default", "updates, subgraphs", "[messages, updates]", "events v2"])
+async def test_a_conversation_without_a_human_is_not_repeated_either(form: str, given: list[Any]) -> None:
+    graph = after(saying(UNNAMED["a dict"]), after(saying(lambda: AIMessage("second"))))
+    assert texts_of(await run_of(FORMS[form](graph, {"messages": given}))) == ["first", "second"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_node_may_say_what_a_subgraph_has_said(form: str) -> None:
+    model = ChunkModel(answers=iter([chunks_of("Yes ", "sir")]))
+
+    async def inner(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    graph = after(after(inner), saying(AIMessage("Yes sir", id="n1")))
+    assert texts_of(await run_of(FORMS[form](graph, hello()))) == ["Yes sir", "Yes sir"]
+
+
+def test_what_was_told_without_an_id_is_replaced_under_the_id_that_it_got() -> None:
+    state = [HumanMessage("q", id="u"), AIMessage("draft", id="x")]
+    parts = [("updates", {"a": {"messages": [AIMessage("draft")]}}), ("updates", {"b": {"messages": state}})]
+    assert said(*parts, ("updates", {"c": {"messages": [AIMessage("final", id="x")]}})) == ["draft", "final"]
 
 
 async def test_a_node_that_returns_the_whole_history_tells_only_what_is_new() -> None:
@@ -500,6 +569,9 @@ def test_a_chunk_is_read_in_each_of_its_spellings() -> None:
         {"type": "event", "method": "lifecycle", "params": {"namespace": [], "data": {"event": "started"}}},
         ("metadata", {"run_id": "1"}, None),
         ("end", None),
+        {"agent": None},
+        {"agent": None, "other": None},
+        {"steps": [], "messages": []},
     ],
     ids=str,
 )
@@ -518,6 +590,8 @@ def test_what_is_no_answer_is_understood_and_says_nothing(silent: object) -> Non
         {"type": "TEXT_MESSAGE_CONTENT", "messageId": "1", "delta": "x"},
         {"event": "message", "data": "x"},
         {"messages": "x"},
+        {"steps": []},
+        {"a": None, "b": 1},
         {"lc": 1, "type": "constructor", "id": ["langchain", "prompts", "Prompt"], "kwargs": {}},
         ("a", "b"),
         ["messages"],
@@ -655,6 +729,17 @@ def test_steps_are_counted_by_each_graph() -> None:
 def test_messages_without_an_id_are_read_like_chat_chunks() -> None:
     found = records(AIMessageChunk("Hel"), AIMessageChunk("lo"))
     assert [(record.message, record.text) for record in found] == [("", "Hel"), ("", "lo")]
+
+
+async def test_messages_without_an_id_are_told_apart_by_their_tasks() -> None:
+    def meta(node: str) -> dict[str, Any]:
+        return {"langgraph_node": node, "langgraph_step": 1, "langgraph_checkpoint_ns": f"{node}:1"}
+
+    parts: list[Any] = [(AIMessageChunk(f"{node}{piece}"), meta(node)) for piece in (1, 2) for node in "ab"]
+    assert texts_of(await run_of(parts)) == ["a1a2", "b1b2"]
+    end = AIMessageChunk("", response_metadata={"finish_reason": "stop"})
+    parts += [(end, meta("a")), (AIMessageChunk("next"), meta("a")), (AIMessage("b1b2"), meta("b"))]
+    assert texts_of(await run_of(parts)) == ["a1a2", "b1b2", "next"]
 
 
 async def test_whole_messages_without_an_id_are_messages_of_their_own() -> None:

@@ -63,6 +63,7 @@ class Answer:
         calls: The ids of its calls so far, names where there are none.
         streamed: Pieces of it came.
         whole: It was brought as a whole, so nothing can be missing.
+        given: It is of the conversation that the graph was given.
         rebuilt: A node has brought it again under another id.
         over: Its last piece came, or its finish word.
     """
@@ -77,6 +78,7 @@ class Answer:
         "_thought",
         "_usage",
         "calls",
+        "given",
         "id",
         "origin",
         "over",
@@ -94,6 +96,7 @@ class Answer:
         self.calls: list[str] = []
         self.streamed = False
         self.whole = False
+        self.given = False
         self.rebuilt = False
         self.over = False
         self.speaks = False
@@ -105,6 +108,12 @@ class Answer:
         self._usage: Usage | None = None
         self._model = ""
         self._provider = ""
+
+    def know(self, message: Fields) -> None:
+        """The whole message is known, and nothing of it is to be told."""
+        if not self.streamed:
+            self.text, self.calls = [read_content(message["content"]).text], calls_of(message)
+        self.whole = True
 
     def same_as(self, message: Fields) -> bool:
         """A whole message repeats what was streamed: the same text, the same calls."""

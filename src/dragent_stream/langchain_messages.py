@@ -166,7 +166,7 @@ class LangChainReader:
             # Beside messages a mapping of this form is the update or the state of a graph, without messages.
             known = all(isinstance(update, dict | None) for update in fields.values()) or self._keys.issuperset(fields)
             return () if known else None
-        return None
+        return () if _is_empty(fields) else None
 
     def _updates(self, nodes: Fields, graph: str, *, pieces: bool = False) -> Iterator[Chunk]:
         """What nodes give to the state, or with `pieces` what is streamed under the keys of a chain's output."""
@@ -183,8 +183,9 @@ class LangChainReader:
                         yield from self._known.streamed(message, {}, run=key)
                 continue
             for messages in messages_of(update):
-                for message in _new(messages):
-                    yield from self._known.whole(message, origin=Origin(graph, "", node))
+                new = _new(messages)
+                again = len(new) < len(messages) or _begins_anew(messages)
+                yield from self._known.held(new, origin=Origin(graph, "", node), again=again)
 
     def _state(self, state: object, graph: str, *, answered: bool = False) -> Iterator[Chunk]:
         """What is new in a state.
@@ -200,11 +201,9 @@ class LangChainReader:
                 last = messages[-1]
                 complete = answered and last["type"] == "ai" and not calls_of(last)
                 new = _new(messages) if complete else []
-                for message in messages[: len(messages) - len(new)]:
-                    self._known.know(message)
+                self._known.know(messages[: len(messages) - len(new)])
                 messages = new
-            for message in self._known.beyond(messages):
-                records += self._known.whole(message, origin=Origin(graph))
+            records += self._known.held(messages, origin=Origin(graph), again=True)
         if interrupted:
             yield from (*records, _interrupted())
         elif first and answered:
@@ -249,8 +248,9 @@ class LangChainReader:
                         yield from self._known.result(message, metadata)
         elif kind == "on_chain_end" and metadata.get("langgraph_node") == event.get("name"):
             for messages in messages_of(data.get("output")):
-                for message in _new(messages):
-                    yield from self._known.whole(message, metadata)
+                new = _new(messages)
+                again = len(new) < len(messages) or _begins_anew(messages)
+                yield from self._known.held(new, metadata, again=again)
         elif kind == "on_chain_stream" and run == self._root:
             chunk = data.get("chunk")
             fields = fields_of(chunk)
@@ -290,9 +290,21 @@ def _new(messages: list[Fields]) -> list[Fields]:
     All of them where the model's come first and the human's last: a node that adds both.
     """
     last = max((at for at, message in enumerate(messages) if message["type"] == "human"), default=-1)
-    if last == len(messages) - 1 and messages[0]["type"] not in ("human", "system"):
+    if last == len(messages) - 1 and not _begins_anew(messages):
         return messages
     return messages[last + 1 :]
+
+
+def _begins_anew(messages: Sequence[Fields]) -> bool:
+    """Whether these are a conversation from its beginning."""
+    return bool(messages) and messages[0]["type"] in ("human", "system")
+
+
+def _is_empty(fields: Fields) -> bool:
+    """A mapping is empty if it is the update of nodes that gave nothing, or a step of an agent that has nothing yet."""
+    if "messages" in fields:
+        return not any(fields.values())
+    return all(value is None for value in fields.values())
 
 
 def _is_state(fields: Fields) -> bool:

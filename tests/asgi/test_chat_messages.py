@@ -54,6 +54,12 @@ def test_a_call_of_a_stopped_run_gets_an_empty_result_and_whole_arguments() -> N
     ]
 
 
+@pytest.mark.parametrize("arguments", ["[]", "1", "null", '"s"', "", "[" * 100_000])
+def test_arguments_that_are_no_object_are_an_empty_one(arguments: str) -> None:
+    asked, _ = convert({"role": "assistant", "toolCalls": [call("c", arguments)]})
+    assert asked["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
 def test_thoughts_activities_empty_answers_and_orphaned_results_are_not_sent() -> None:
     assert (
         convert(

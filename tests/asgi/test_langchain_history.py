@@ -290,6 +290,45 @@ async def test_the_result_of_a_clients_tool_follows_its_call() -> None:
     assert len(await client.stored()) == 4
 
 
+@pytest.mark.parametrize("remembers", [True, False])
+@pytest.mark.parametrize("ends_with", ["a result", "an answer"])
+async def test_what_follows_the_last_question_is_not_told_again(ends_with: str, remembers: bool) -> None:
+    """A graph that is a node gives the whole conversation back."""
+
+    def answer(state: MessagesState) -> dict[str, Any]:
+        last = state["messages"][-1]
+        calls = [{"name": "paint", "id": "c1", "args": {}}] if last.type == "human" and ends_with == "a result" else []
+        return {"messages": [AIMessage("Wait." if last.type == "human" else "Nice.", tool_calls=calls)]}
+
+    inner: Any = StateGraph(MessagesState)
+    inner.add_node("inner", answer)
+    inner.add_edge(START, "inner")
+    outer: Any = StateGraph(MessagesState)
+    outer.add_node("sub", inner.compile())
+    outer.add_edge(START, "sub")
+    client = Client(outer.compile(checkpointer=InMemorySaver() if remembers else None))
+    await client.ask("paint it")
+    if ends_with == "a result":
+        client.messages.append({"id": "x", "role": "tool", "toolCallId": "c1", "content": "painted"})
+    await client.ask()
+    texts = [message["content"] for message in client.messages]
+    assert texts == ["paint it", "Wait.", *(["painted"] if ends_with == "a result" else []), "Nice."]
+
+
+@pytest.mark.parametrize("arguments", ["[]", "1", "null", '"s"', "[" * 100_000, '{"a": '])
+@pytest.mark.parametrize("remembers", [True, False])
+async def test_arguments_that_are_no_object_do_not_end_the_conversation(remembers: bool, arguments: str) -> None:
+    client = Client(echo_graph(InMemorySaver() if remembers else None))
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    client.messages = [
+        {"id": "u", "role": "user", "content": "hi"},
+        {"id": "a", "role": "assistant", "content": "", "toolCalls": [call]},
+        {"id": "t", "role": "tool", "toolCallId": "c1", "content": "r"},
+    ]
+    assert await client.ask("go on") == "RUN_FINISHED"
+    assert await client.ask("and on") == "RUN_FINISHED"
+
+
 async def test_a_result_that_is_no_text_stays_the_graphs_own() -> None:
     image = [{"type": "image", "base64": "AAAA", "mime_type": "image/png"}]
 

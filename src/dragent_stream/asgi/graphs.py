@@ -36,7 +36,9 @@ async def graph_parts(
 ) -> AsyncGenerator[tuple[Any, ...], None]:
     """The parts `(namespace, mode, payload)` of one run.
 
-    The updates bring what the messages do not: what a node returns without a model, and interrupts.
+    The updates bring what the messages do not: what a node returns without a model, and interrupts. Where the
+    conversation does not end with a human's message, the first part holds what follows that: a node that gives the
+    whole conversation back brings it again.
 
     Args:
         graph: The graph.
@@ -44,7 +46,10 @@ async def graph_parts(
         config: The run's config, with the thread's id.
     """
     subgraphs = _subgraphs(graph)
-    given = {"messages": await _given(graph, messages, config)}
+    update, conversation = await _given(graph, messages, config)
+    given = {"messages": update}
+    if open_turn := _open_turn(conversation):
+        yield (), "values", {"messages": open_turn}
     stream = graph.astream(given, config, stream_mode=["messages", "updates"], subgraphs=True)
     try:
         async for part in stream:
@@ -52,6 +57,12 @@ async def graph_parts(
                 yield part
     finally:
         await stream.aclose()
+
+
+def _open_turn(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """What follows the last message of a human: calls with the client's results, or an answer to go on with."""
+    asked = max((at for at, message in enumerate(messages) if message.type == "human"), default=-1)
+    return list(messages[asked + 1 :])
 
 
 def _subgraphs(graph: Any) -> set[str] | None:
@@ -69,30 +80,31 @@ def _names(namespace: Sequence[str]) -> str:
     return "|".join(task.partition(":")[0] for task in namespace if not task.isdecimal())
 
 
-async def _given(graph: Any, messages: Sequence[BaseMessage], config: dict[str, Any]) -> Any:
-    """What makes the graph's messages those of the client, whatever its reducer."""
+async def _given(graph: Any, messages: Sequence[BaseMessage], config: dict[str, Any]) -> tuple[Any, list[BaseMessage]]:
+    """What makes the graph's messages those of the client, whatever its reducer; and those messages."""
     if not getattr(graph, "checkpointer", None):
-        return list(messages)
+        return list(messages), list(messages)
     state = fields_of((await graph.aget_state(config)).values) or {}
     stored = state.get("messages")
     if not isinstance(stored, list) or not stored:
-        return list(messages)
+        return list(messages), list(messages)
     from langchain_core.messages import RemoveMessage, convert_to_messages
 
     held = convert_to_messages(cast("Any", stored))
     sent, replaces = messages_to_send(held, messages)
+    conversation = sent if replaces else [*held, *sent]
     reducer = getattr(graph.channels.get("messages"), "operator", None)
     if reducer is None:
-        return sent if replaces else [*held, *sent]  # what is given is what it holds
+        return conversation, conversation  # what is given is what it holds
     if not replaces:
-        return sent
+        return sent, conversation
     try:
         from langgraph.types import Overwrite
     except ImportError:  # before 1.1
         if "add_messages" in getattr(reducer, "__qualname__", ""):
-            return [RemoveMessage(id=_REMOVE_ALL), *sent]
+            return [RemoveMessage(id=_REMOVE_ALL), *sent], conversation
         raise ConversionError(
             "the conversation was edited, and only a newer langgraph can tell the graph's own reducer of messages so"
             " (langgraph.types.Overwrite)"
         ) from None
-    return Overwrite(sent)
+    return Overwrite(sent), conversation

@@ -1,8 +1,8 @@
 """Turn a run input's conversation and tools into what a Chat Completions endpoint takes.
 
 Reasoning and activity messages are not for the model. A call without a result (its run was stopped or failed) gets an
-empty one, arguments that were cut get an empty object, and a result whose call is no longer in the history is left out:
-providers refuse a history with any of the three.
+empty one, arguments that were cut or are no object become an empty one, and a result whose call is no longer in the
+history is left out: providers refuse a history with any of the three.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ def _call(call: _Json) -> _Json:
 
 def _whole(arguments: str) -> str:
     try:
-        json.loads(arguments)
-    except ValueError:
+        is_object = isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
         return "{}"
-    return arguments
+    return arguments if is_object else "{}"
 
 
 def _text(content: Any) -> str:
