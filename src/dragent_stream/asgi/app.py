@@ -126,7 +126,7 @@ def create_app(
     path = "/" + path.strip("/")
     routes: list[BaseRoute] = [
         *_both(path, endpoint, "POST"),
-        *_both(path + "/{run_id}/stop", _stop_endpoint(runs, identify), "POST"),
+        *_both(path + "/{run_id:path}/stop", _stop_endpoint(runs, identify), "POST"),
         *_both("/health", _health_endpoint(runs), "GET"),
         *_both("/ping", _health_endpoint(runs), "GET"),
     ]
@@ -268,11 +268,27 @@ def _check_headers(request: Request) -> None:
 async def _identified(request: Request, identify: Identify | None) -> str | None:
     if identify is None:
         return None
-    try:
-        owner = identify(request)
-        return await owner if inspect.isawaitable(owner) else owner
-    except (SystemExit, KeyboardInterrupt) as error:
-        raise as_exception(error) from error
+    with exits_contained():
+        try:
+            owner = identify(request)
+            return await owner if inspect.isawaitable(owner) else owner
+        except Exception:
+            raise
+        except BaseException as error:
+            if _is_cancelled(error):
+                raise
+            raise as_exception(error) from error
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether the request itself is cancelled or destroyed, and this is not just what was raised in it."""
+    if isinstance(error, asyncio.CancelledError | GeneratorExit):
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # no loop runs any more
+            return True
+        return task is None or (isinstance(error, asyncio.CancelledError) and task.cancelling() > 0)
+    return False
 
 
 async def _body(request: Request, limit: int) -> bytes:
