@@ -164,14 +164,13 @@ async def _answer(complete: Complete, body: dict[str, Any], stream: bool, includ
     if inspect.isawaitable(answer):
         answer = await answer
     if not hasattr(answer, "__aiter__"):
-        fields: object = answer
-        if isinstance(fields, BaseModel):
-            fields = json_fields(fields)
-        if isinstance(fields, Mapping) and (error := error_in_chunk(cast("Mapping[str, Any]", fields))) is not None:
-            raise error
+        if isinstance(answer, BaseModel | Mapping):
+            answer = _fields_of(cast("object", answer))
+            if (error := error_in_chunk(answer)) is not None:
+                raise error
         if not stream:
-            return _json(read_chat_completion(fields))
-        return _Frames(_synthesized(synthesize_chat_completion_sse(fields, include_usage)))
+            return _json(read_chat_completion(answer))
+        return _Frames(_synthesized(synthesize_chat_completion_sse(answer, include_usage)))
     chunks = aiter(cast("AsyncIterator[object]", answer))
     try:
         if not stream:
