@@ -241,7 +241,9 @@ def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
     if tasks:
         _, stubborn = loop.run_until_complete(asyncio.wait(tasks, timeout=_LAST_SECONDS))
     if stubborn:
-        logger.warning("%d tasks did not end when they were cancelled; the server ends without them", len(stubborn))
+        logger.warning(
+            "tasks that did not end when they were cancelled: %d; the server ends without them", len(stubborn)
+        )
         # Python's end would destroy them, and who swallows everything swallows that, too, for ever. What a daemon
         # thread holds is not destroyed.
         threading.Thread(target=_hold, args=(stubborn,), daemon=True).start()
