@@ -23,6 +23,7 @@ from dragent_stream.chat_completions import (
     synthesize_chat_completion_chunks,
     synthesize_chat_completion_sse,
 )
+from dragent_stream.errors import ConversionError, UpstreamError
 from dragent_stream.sse import ChatSSEDecoder
 
 # Strategies: every completion that the schema allows, in the form that has OpenAI's required keys.
@@ -248,9 +249,8 @@ def test_usage_is_sent_once_in_the_last_chunk_and_only_on_request() -> None:
 
 @pytest.mark.parametrize("choices", [[], None])
 def test_without_choices_only_usage_and_the_end_are_sent(choices: list[Any] | None) -> None:
-    whole = {"id": "a", "choices": choices}
-    assert list(synthesize_chat_completion_sse(whole, True)) == ["data: [DONE]\n\n"]
-    (chunk,) = through_sse({**whole, "usage": {}})
+    whole = {"id": "a", "choices": choices, "usage": {}}
+    (chunk,) = through_sse(whole)
     assert chunk == {
         "id": "a",
         "object": "chat.completion.chunk",
@@ -259,12 +259,41 @@ def test_without_choices_only_usage_and_the_end_are_sent(choices: list[Any] | No
         "choices": [],
         "usage": {},
     }
+    with pytest.raises(ConversionError, match="has no choice"):
+        synthesize_chat_completion_sse(whole, include_usage=False)
 
 
-def test_a_message_without_role_or_a_missing_message_is_the_assistants() -> None:
-    for choice in ({"message": {"role": None, "content": "a"}}, {"message": None}, {}):
-        chunk = next(synthesize_chat_completion_chunks({"choices": [choice]}))
-        assert chunk["choices"][0]["delta"]["role"] == "assistant"
+NO_COMPLETIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({}, ConversionError, "neither choices nor usage"),
+    ({"hello": "world"}, ConversionError, "neither choices nor usage"),
+    ({"choices": None}, ConversionError, "neither choices nor usage"),
+    ({"choices": []}, ConversionError, "neither choices nor usage"),
+    ({"id": "a", "choices": [], "usage": None}, ConversionError, "neither choices nor usage"),
+    ({"model": "m", "message": {"role": "assistant", "content": "hi"}, "done": True}, ConversionError, "Ollama"),
+    ({"candidates": [{"content": {"parts": [{"text": "hi"}]}}]}, ConversionError, "Gemini"),
+    ({"type": "message", "role": "assistant", "content": [{"type": "text", "text": "hi"}]}, ConversionError, "looks"),
+    ({"detail": "nope"}, UpstreamError, "nope"),
+    ({"code": 500, "msg": "busy"}, UpstreamError, "busy"),
+    ({"base_resp": {"status_code": 1002, "status_msg": "slow down"}, "choices": None}, UpstreamError, "slow down"),
+    ({"choices": [{}]}, ConversionError, r"choices\[0\] has no message, so"),
+    ({"choices": [{"message": None}]}, ConversionError, r"choices\[0\] has no message, so"),
+    ({"choices": [{"delta": {"content": "hello"}}]}, ConversionError, "assemble_chat_completion"),
+    ({"choices": [{"message": {"content": "a"}}, {"text": "b"}]}, ConversionError, r"choices\[1\] .* Completions API"),
+]
+
+
+@pytest.mark.parametrize(("whole", "kind", "said"), NO_COMPLETIONS)
+def test_what_is_no_completion_is_refused_before_the_first_byte(
+    whole: dict[str, Any], kind: type[Exception], said: str
+) -> None:
+    for function in (synthesize_chat_completion_sse, synthesize_chat_completion_chunks, read_chat_completion):
+        with pytest.raises(kind, match=said):
+            function(whole)
+
+
+def test_a_message_without_role_is_the_assistants() -> None:
+    chunk = next(synthesize_chat_completion_chunks({"choices": [{"message": {"role": None, "content": "a"}}]}))
+    assert chunk["choices"][0]["delta"]["role"] == "assistant"
 
 
 def test_pydantic_objects_are_streamed_as_their_json() -> None:

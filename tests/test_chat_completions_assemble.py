@@ -180,8 +180,8 @@ CALL = {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "argume
 @pytest.mark.parametrize(
     ("deltas", "finish"),
     [
-        ([{"content": "Hel"}], "stop"),
-        ([{"content": None}], "stop"),
+        ([{"content": "Hel"}], None),
+        ([{"content": None}], None),
         ([CALL, {"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}], "tool_calls"),
         ([{"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}}]}], "tool_calls"),
         ([{"function_call": {"name": "f", "arguments": "{}"}}], "function_call"),
@@ -189,7 +189,9 @@ CALL = {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "argume
         ([{"function_call": {"name": "f", "arguments": "{"}}], "length"),
     ],
 )
-def test_a_finish_reason_that_the_server_left_out_is_filled_in(deltas: list[dict[str, Any]], finish: str) -> None:
+def test_a_finish_reason_that_never_came_is_filled_in_where_the_answer_proves_it(
+    deltas: list[dict[str, Any]], finish: str | None
+) -> None:
     (choice,) = assemble_chat_completion([chunk(delta) for delta in deltas])["choices"]
     assert choice["finish_reason"] == finish
 
@@ -455,3 +457,40 @@ def test_a_heartbeat_is_no_chunk() -> None:
 def test_halves_of_one_character_become_the_character() -> None:
     assert message_of({"content": "a\ud83d"}, {"content": "\ude00"})["content"] == "a\N{GRINNING FACE}"
     assert message_of({"content": "a\ud83d"})["content"] == "a\ud83d"
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        (
+            [{"prompt_tokens": 1}, {"completion_tokens": 2}],
+            {"prompt_tokens": 1, "completion_tokens": 2},
+        ),
+        (
+            [{"prompt_tokens": 5, "total_tokens": 5}, {"completion_tokens": 2, "total_tokens": 2}],
+            {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7},
+        ),
+        (
+            [{"prompt_tokens": 5, "completion_tokens": 1}, {"prompt_tokens": 0, "completion_tokens": 3}],
+            {"prompt_tokens": 5, "completion_tokens": 3},
+        ),
+        (
+            [{"prompt_tokens_details": {"cached_tokens": 4}}, {"prompt_tokens_details": {"audio_tokens": 1}}],
+            {"prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 1}},
+        ),
+        ([{"prompt_tokens": 5}, {}, None, {"prompt_tokens": None}], {"prompt_tokens": 5}),
+        ([{"completion_tokens": 1, "cost": 0.5}, {"completion_tokens": 2}], {"completion_tokens": 2, "cost": 0.5}),
+    ],
+)
+def test_usage_that_is_told_in_several_chunks_is_merged(words: list[Any], usage: dict[str, Any]) -> None:
+    kept = json.dumps(words)
+    answer = assemble_chat_completion([chunk({"content": "a"}, "stop"), *({"usage": word} for word in words)])
+    assert answer["usage"] == usage
+    assert json.dumps(words) == kept
+
+
+def test_a_stream_in_which_no_chunk_has_a_choice_is_no_answer() -> None:
+    with pytest.raises(ConversionError, match="no chunk of the stream has a choice"):
+        assemble_chat_completion([{"id": "a", "choices": []}, {"choices": None}])
+    with pytest.raises(ConversionError, match="no chunk of the stream has a choice"):
+        assemble_chat_completion([{"usage": None}])

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias
 
 from dragent_stream.asgi_exits import as_exception, exits_contained
 
-__all__ = ["EventStreamResponse", "FrameBuffer", "Receive", "Scope", "Send"]
+__all__ = ["EventStreamResponse", "FrameBuffer", "Receive", "Scope", "Send", "hold_left_behind"]
 
 logger = logging.getLogger("dragent_stream")
 
@@ -38,7 +38,7 @@ _HEADERS = (
 _BREATH = 0.005
 
 # Pumps whose upstream would not close in time; held so that they can still end in their own time.
-_left_behind: set[asyncio.Task[None]] = set()
+_left_behind: set[asyncio.Task[Any]] = set()
 
 
 class FrameBuffer(Protocol):
@@ -66,6 +66,7 @@ class EventStreamResponse:
     The upstream is closed exactly once, whatever ends the response: its own end, `stop`, the client's disconnect, a
     client that stopped reading, the server's cancellation. A client that goes is no error and is not logged. Whatever
     `frames` raises of its own ends this response and no more, be it `SystemExit` or a CancelledError that nobody sent.
+    Frames that swallow their cancellation are left behind, and what they yield then is not sent.
 
     Args:
         frames: Yields whole SSE frames, one or several at a time; closed with `aclose` where it has one.
@@ -101,6 +102,7 @@ class EventStreamResponse:
         self._name = name
         self._request: asyncio.Task[Any] | None = None
         self._pump: asyncio.Task[None] | None = None
+        self._overdue: asyncio.Future[None] | None = None  # done when the upstream has not obeyed `stop` in time
         self._aside: asyncio.Task[None] | None = None  # a comment or held text on its way out beside the pump
         self._ticker: asyncio.TimerHandle | None = None
         self._flusher: asyncio.TimerHandle | None = None
@@ -109,25 +111,42 @@ class EventStreamResponse:
         self._stuck: tuple[float, float] | None = None  # (the last finished write, when the next one was seen waiting)
         self._stopping = False
         self._gone = False
+        self._left = False  # the pump is left behind, and the farewell leaves without it
 
     def stop(self) -> None:
-        """End the run now: close the upstream, send the farewell, end the response. Only the first call counts."""
+        """End the run now: close the upstream, send the farewell, end the response. Only the first call counts.
+
+        An upstream that does not close within `close_timeout` is left behind, and the farewell is sent without it.
+        """
         if self._stopping:
             return
         self._stopping = True
         # A frame on its way out is never cut: the pump looks at the flag once it has left.
         if self._pump is not None and not self._sending:
             self._pump.cancel()
+            self._pump.get_loop().call_later(self._close_timeout, self._give_up_waiting)
+
+    def _give_up_waiting(self) -> None:
+        # While a frame is being sent, or the farewell itself, the pump has obeyed.
+        if self._overdue is not None and not self._sending and not self._overdue.done():
+            self._overdue.set_result(None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response; returns when it is complete or the client is gone."""
         self._request = asyncio.current_task()
+        self._overdue = asyncio.get_running_loop().create_future()
         pump = self._pump = asyncio.create_task(self._run(send))
         listener = asyncio.create_task(_disconnected(receive))
         try:
-            await asyncio.wait((pump, listener), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((pump, listener, self._overdue), return_when=asyncio.FIRST_COMPLETED)
+            if self._overdue.done() and not pump.done() and not listener.done():
+                self._left = True
+                self._leave_behind(pump)
+                pump = self._pump = asyncio.create_task(self._take_leave(send))
+                await asyncio.wait((pump, listener), return_when=asyncio.FIRST_COMPLETED)
         finally:
             listener.cancel()
+            self._overdue.cancel()
             if not pump.done():
                 self._gone = True
                 pump.cancel()
@@ -141,8 +160,7 @@ class EventStreamResponse:
 
     def _leave_behind(self, pump: asyncio.Task[None]) -> None:
         logger.warning("%s: the upstream did not close within %g s and is left behind", self._name, self._close_timeout)
-        _left_behind.add(pump)
-        pump.add_done_callback(_left_behind.discard)
+        hold_left_behind(pump)
 
     async def _run(self, send: Send) -> None:
         with exits_contained():
@@ -151,12 +169,25 @@ class EventStreamResponse:
             except _ClientGone:
                 self._gone = True
             finally:
-                for timer in (self._ticker, self._flusher):
-                    if timer is not None:
-                        timer.cancel()
-                if self._aside is not None:
-                    self._aside.cancel()
+                if not self._left:
+                    self._fall_silent()
                 await self._close_frames()
+
+    async def _take_leave(self, send: Send) -> None:
+        """Send the farewell in place of a pump that is left behind."""
+        try:
+            await self._end(asyncio.get_running_loop(), send)
+        except _ClientGone:
+            self._gone = True
+        finally:
+            self._fall_silent()
+
+    def _fall_silent(self) -> None:
+        for timer in (self._ticker, self._flusher):
+            if timer is not None:
+                timer.cancel()
+        if self._aside is not None:
+            self._aside.cancel()
 
     async def _close_frames(self) -> None:
         if (aclose := getattr(self._frames, "aclose", None)) is None:
@@ -194,7 +225,9 @@ class EventStreamResponse:
         except _ClientGone:
             raise
         except BaseException as error:
-            if self._is_cancellation(error):
+            if self._left:
+                logger.debug("%s: the upstream that was left behind failed", self._name, exc_info=error)
+            elif self._is_cancellation(error):
                 # `stop` cancelled the pull; every other cancellation goes on.
                 if self._gone or not self._stopping:
                     raise
@@ -205,6 +238,11 @@ class EventStreamResponse:
                     raise as_exception(error) from error
                 logger.error("%s: the source of its frames failed", self._name, exc_info=error)
                 ending = self._farewell(as_exception(error))
+        if not self._left:
+            await self._end(loop, send, ending)
+
+    async def _end(self, loop: asyncio.AbstractEventLoop, send: Send, ending: Iterable[bytes] = ()) -> None:
+        """Send what is held and the ending, which after `stop` is the farewell."""
         self._sending = True  # from here on `stop` comes too late to cut anything
         if self._stopping and self._farewell is not None and not ending:
             ending = self._farewell(None)
@@ -219,11 +257,15 @@ class EventStreamResponse:
         buffer = self._buffer
         breath = loop.time() + _BREATH
         async for frames in self._frames:
+            if self._left:
+                return
             if buffer is not None:
                 frames = buffer.feed(frames, loop.time())
                 if buffer.due is not None and self._flusher is None:
                     self._flusher = loop.call_at(buffer.due, self._flush, loop, send)
                 if not frames:
+                    if self._stopping:
+                        return
                     continue
             await self._write(loop, send, frames)
             if self._stopping:
@@ -298,6 +340,12 @@ class EventStreamResponse:
         self._gone = True
         if self._pump is not None:
             self._pump.cancel()
+
+
+def hold_left_behind(task: asyncio.Task[Any]) -> None:
+    """Keep a task that does not end when it is cancelled, so that it can still end in its own time."""
+    _left_behind.add(task)
+    task.add_done_callback(_left_behind.discard)
 
 
 async def _disconnected(receive: Receive) -> None:

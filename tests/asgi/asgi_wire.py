@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Self
+from urllib.parse import unquote
 
 import anyio
 
@@ -21,7 +22,7 @@ class Exchange:
         body: bytes | Mapping[str, Any] = b"",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        path, _, query = target.partition("?")
+        raw_path, _, query = target.partition("?")
         self.app = app
         self.sent: list[dict[str, Any]] = []
         self.writable = asyncio.Event()
@@ -37,8 +38,8 @@ class Exchange:
             "http_version": "1.1",
             "method": method,
             "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
+            "path": unquote(raw_path),
+            "raw_path": raw_path.encode(),
             "query_string": query.encode(),
             "root_path": "",
             "headers": [(name.encode(), value.encode()) for name, value in given.items() if value],

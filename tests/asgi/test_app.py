@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import pytest
@@ -180,6 +181,17 @@ async def test_stop_inside_arguments_does_not_claim_that_the_call_is_complete(as
     assert "TOOL_CALL_END" not in going.types
     assert going.events[-1]["code"] == "abort"
     assert_agui(going.events)
+
+
+@pytest.mark.parametrize("run_id", ["a/b", "/a/", "a%2Fb", "a b", "x/stop", "..", "ü?#&", "a\nb/c", "stop"])
+@pytest.mark.parametrize("slash", ["", "/"])
+async def test_a_run_is_stopped_whatever_its_id_holds(run_id: str, slash: str) -> None:
+    app = create_app(Agent(hold=True))
+    async with Exchange(app, body=run_input(runId=run_id)) as going:
+        await going.until(lambda body: b"RUN_STARTED" in body)
+        stopped = await exchange(app, "POST", f"/agui/{quote(run_id, safe='')}/stop{slash}")
+        assert (stopped.status, stopped.json["runId"]) == (202, run_id)
+    assert going.types[-1] == "RUN_FINISHED"
 
 
 async def test_stopping_an_unknown_run_is_404() -> None:

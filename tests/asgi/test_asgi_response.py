@@ -230,6 +230,75 @@ async def test_an_upstream_that_swallows_the_stop_is_not_pulled_again() -> None:
     assert going.body == b"data: 1\n\ndata: late\n\ndata: farewell\n\n"
 
 
+class Stubborn:
+    """Frames that swallow every cancellation while they wait; what they yield when let go, they yield too late."""
+
+    def __init__(self, *, late: BaseException | None = None) -> None:
+        self.late = late
+        self.go_on, self.ended = asyncio.Event(), asyncio.Event()
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        try:
+            yield delta("a")
+            yield delta("b")
+            while not self.go_on.is_set():
+                try:
+                    await self.go_on.wait()
+                except asyncio.CancelledError:
+                    pass
+            if self.late:
+                raise self.late
+            yield b"data: late\n\n"
+            raise AssertionError("pulled again")
+        finally:
+            self.ended.set()
+
+
+@pytest.mark.parametrize("late", [None, ValueError("late"), SystemExit(1)])
+@pytest.mark.parametrize("held", [False, True])
+async def test_a_stop_that_the_upstream_swallows_says_farewell_after_the_close_timeout(
+    caplog: pytest.LogCaptureFixture, held: bool, late: BaseException | None
+) -> None:
+    frames = Stubborn(late=late)
+    response = EventStreamResponse(
+        frames.stream(),
+        close_timeout=0.01,
+        farewell=farewell,
+        buffer=DeltaBuffer(10_000, 1000) if held else None,
+        name="run r",
+    )
+    async with Exchange(response) as going:
+        await going.until(lambda body: body == delta("a") + (b"" if held else delta("b")))
+        await asyncio.sleep(0)
+        response.stop()
+        response.stop()
+    assert going.body == delta("a") + delta("b") + b"data: farewell\n\n"
+    assert going.complete
+    assert [record.getMessage() for record in caplog.records] == [
+        "run r: the upstream did not close within 0.01 s and is left behind"
+    ]
+    sent = len(going.sent)
+    frames.go_on.set()
+    with anyio.fail_after(5):
+        await frames.ended.wait()
+    await asyncio.sleep(0)
+    assert len(going.sent) == sent
+    assert len(caplog.records) == 1
+
+
+async def test_a_client_that_goes_while_the_upstream_swallows_the_stop_ends_the_response() -> None:
+    frames = Stubborn()
+    response = EventStreamResponse(frames.stream(), close_timeout=0.01, farewell=farewell)
+    async with Exchange(response) as going:
+        await going.until(lambda body: body == delta("a") + delta("b"))
+        await asyncio.sleep(0)
+        response.stop()
+        going.disconnect()
+    frames.go_on.set()
+    with anyio.fail_after(5):
+        await frames.ended.wait()
+
+
 async def test_frames_that_fail_end_in_the_farewell_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
     frames = Frames(b"data: 1\n\n", error=ValueError("broken"))
     done = await exchange(EventStreamResponse(frames.stream(), farewell=farewell, name="run r"))

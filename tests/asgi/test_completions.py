@@ -333,6 +333,86 @@ async def test_an_error_body_is_an_error_however_the_model_gives_it(stream: bool
     assert (error["message"], error["type"], error["code"]) == ("busy", "upstream_error", "503")
 
 
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"hello": "world"},
+        {"choices": []},
+        {"choices": [{"delta": {"content": "hello"}}]},
+        {"model": "m", "message": {"content": "hi"}, "done": True},
+    ],
+)
+async def test_what_is_no_completion_is_an_error_in_both_forms(answer: dict[str, Any], stream: bool) -> None:
+    response = await post(lambda _: answer, {**REQUEST, "stream": stream})
+    assert (response.status_code, error_of(response)["type"]) == (500, "server_error")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_error_body_of_a_gateway_is_an_upstream_error(stream: bool) -> None:
+    response = await post(lambda _: {"detail": "nope"}, {**REQUEST, "stream": stream})
+    assert (response.status_code, error_of(response)["message"]) == (502, "nope")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_stream_of_foreign_chunks_is_an_error_in_both_forms(stream: bool) -> None:
+    async def ollama(body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        yield {"model": "m", "message": {"content": "hi"}}
+        yield {"model": "m", "message": {"content": "ho"}, "done": True}
+
+    response = await post(ollama, {**REQUEST, "stream": stream}, expose_errors=True)
+    assert response.status_code == 500
+    assert "no chunks of a chat completion" in error_of(response)["message"]
+
+
+async def test_a_foreign_chunk_before_the_others_is_passed_on_with_them() -> None:
+    async def complete(body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        yield {"event": "begin"}
+        yield {"choices": [{"index": 0, "delta": {"content": "a"}}]}
+
+    response = await post(complete, {**REQUEST, "stream": True})
+    assert response.text.split("\n\n")[:2] == [
+        'data: {"event":"begin"}',
+        'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}',
+    ]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_stream_without_a_choice_is_no_success(stream: bool) -> None:
+    async def complete(body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        yield {"id": "1", "choices": []}
+
+    response = await post(complete, {**REQUEST, "stream": stream}, expose_errors=True)
+    assert "has a choice" in response.text and '"error"' in response.text
+
+
+async def test_a_complete_that_swallows_its_cancellation_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("dragent_stream.asgi.completions._CLOSE_SECONDS", 0.01)
+    begun, release, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def complete(body: dict[str, Any]) -> dict[str, Any]:
+        begun.set()
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                pass
+        ended.set()
+        return ANSWER
+
+    async with asking(complete) as going:
+        with anyio.fail_after(5):
+            await begun.wait()
+        going.disconnect()
+    assert "is left behind" in caplog.text
+    release.set()
+    with anyio.fail_after(5):
+        await ended.wait()
+
+
 def exits(body: dict[str, Any]) -> Any:
     raise SystemExit(1)
 

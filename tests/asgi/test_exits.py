@@ -291,16 +291,39 @@ async def test_an_agent_that_cancels_its_own_task_has_failed() -> None:
     assert done.complete and done.types[-1] == "RUN_ERROR"
 
 
-async def test_an_identify_that_exits_is_a_500_and_the_server_lives() -> None:
-    def identify(request: Request) -> str:
-        sys.exit(1)
+@pytest.mark.parametrize("target", ["/agui", "/agui/run/stop"])
+@pytest.mark.parametrize("late", [False, True])
+@endings
+async def test_an_identify_that_exits_is_a_500_in_json_and_the_server_lives(
+    ending: Callable[[], BaseException], late: bool, target: str
+) -> None:
+    def now(request: Request) -> str:
+        raise ending()
 
-    going = Exchange(create_app(when_called(SystemExit), identify=identify), body=run_input())
+    async def later(request: Request) -> str:
+        raise ending()
+
+    going = Exchange(create_app(when_called(SystemExit), identify=later if late else now), "POST", target, run_input())
     with pytest.raises(AgentExitError):
         async with going:
             pass
     assert going.status == 500
     assert going.json["error"]["code"] == "internal_error"
+
+
+async def test_a_request_that_is_cancelled_while_it_is_identified_stays_cancelled() -> None:
+    begun = asyncio.Event()
+
+    async def identify(request: Request) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError("went on")
+
+    async with Exchange(create_app(when_called(SystemExit), identify=identify), body=run_input()) as going:
+        with anyio.fail_after(5):
+            await begun.wait()
+        going.task.cancel()
+    assert going.task.cancelled()
 
 
 @endings

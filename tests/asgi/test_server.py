@@ -150,6 +150,57 @@ async def test_a_signal_ends_open_runs_in_order_and_then_the_server(sent: signal
     assert err == b""
 
 
+STUBBORN = """
+import asyncio, sys
+from dragent_stream.asgi import create_app, serve
+from dragent_stream.options import ConverterOptions
+from dragent_stream.testing.chunks import text_chunk
+
+serve._LAST_SECONDS = 0.05
+
+async def deaf():
+    while True:
+        try:
+            await asyncio.sleep(600)
+        except {swallowed}:
+            pass
+
+async def agent(run_input):
+    yield text_chunk("Hel")
+    await asyncio.wait([asyncio.ensure_future(deaf())]) if sys.argv[1] == "task" else await deaf()
+
+app = create_app(agent, shutdown_grace=0.05, options=ConverterOptions(close_timeout=0.05))
+serve.run_server(app, port=0, announce=lambda url: print(url, flush=True))
+print("ended", flush=True)
+"""
+
+
+@pytest.mark.parametrize("where", ["task", "agent"])
+@pytest.mark.parametrize("swallowed", ["asyncio.CancelledError", "BaseException"])
+async def test_an_agent_that_swallows_its_cancellation_does_not_keep_the_server(swallowed: str, where: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", STUBBORN.format(swallowed=swallowed), where,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout
+    try:
+        with anyio.fail_after(20):
+            port = int((await process.stdout.readline()).rpartition(b":")[2])
+            reader, writer = await post(port, run_input())
+            await reader.readuntil(b"Hel")
+            process.send_signal(signal.SIGINT)
+            rest = await reader.read()
+            out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    writer.close()
+    assert b'"outcome":{"type":"cancelled"}' in rest
+    assert (out, process.returncode) == (b"ended\n", 0)
+    assert b"Traceback" not in err
+
+
 async def test_a_port_in_use_is_told_with_the_remedy() -> None:
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]

@@ -65,13 +65,25 @@ def test_no_run_leaves_the_lifecycle_out(cli: Cli) -> None:
     assert types(cli("convert", "-", "--no-run", stdin=GREETING).out)[0] == "TEXT_MESSAGE_START"
 
 
-def test_an_output_file_is_written_whole_and_may_be_the_input(cli: Cli, tmp_path: Path) -> None:
+def test_an_output_file_is_written_whole(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(GREETING)
+    ended = cli("convert", tmp_path / "a.jsonl", "-o", tmp_path / "b.jsonl")
+    assert (ended.code, ended.out) == (0, "")
+    assert types((tmp_path / "b.jsonl").read_text())[-1] == "RUN_FINISHED"
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.jsonl", "b.jsonl"]
+
+
+@pytest.mark.parametrize("verb", ["convert", "assemble", "synthesize"])
+@pytest.mark.parametrize("name", ["a.jsonl", "deep/../a.jsonl", "link.jsonl"])
+def test_an_output_never_takes_the_place_of_its_input(cli: Cli, tmp_path: Path, verb: str, name: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(GREETING)
-    ended = cli("convert", path, "-o", path)
-    assert (ended.code, ended.out) == (0, "")
-    assert types(path.read_text())[-1] == "RUN_FINISHED"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["a.jsonl"]
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "link.jsonl").symlink_to(path)
+    ended = cli(verb, path, "-o", tmp_path / name)
+    assert (ended.code, ended.out) == (2, "")
+    assert "is the input" in ended.err and "name another file with -o" in ended.err
+    assert path.read_bytes() == GREETING
 
 
 def test_an_unreadable_line_is_named_and_the_rest_is_converted(cli: Cli, tmp_path: Path) -> None:
@@ -201,6 +213,42 @@ def test_an_empty_directory_is_named(cli: Cli, tmp_path: Path) -> None:
     ended = cli("convert", tmp_path / "empty", "-o", tmp_path / "out")
     assert (ended.code, "holds no trace" in ended.err) == (2, True)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_directory_is_not_its_own_output(cli: Cli, many: Path) -> None:
+    before = made(many)
+    ended = cli("convert", many, "-o", many / "deep" / "..")
+    assert (ended.code, "is the directory of the traces; name another one" in ended.err) == (2, True)
+    assert made(many) == before
+
+
+def test_the_output_may_lie_around_the_input(cli: Cli, many: Path) -> None:
+    ended = cli("convert", many / "deep", "-o", many)
+    assert (ended.code, "1 converted" in ended.err) == (0, True)
+    assert (many / "call.sse.agui.jsonl").is_file()
+
+
+def test_a_link_to_nothing_is_a_failure_with_its_name(cli: Cli, many: Path, tmp_path: Path) -> None:
+    cli("convert", many, "-o", tmp_path / "out")
+    (many / "gone.jsonl").symlink_to(tmp_path / "nowhere.jsonl")
+    (many / "t0.jsonl").unlink()
+    (many / "t0.jsonl").symlink_to(tmp_path / "nowhere.jsonl")
+    ended = cli("convert", many, "-o", tmp_path / "out")
+    assert ended.code == 2
+    assert f"{many / 'gone.jsonl'}: " in ended.err and f"{many / 't0.jsonl'}: " in ended.err
+    assert "2 failed" in ended.err
+
+
+def test_a_completion_in_a_directory_is_left_out_by_name(cli: Cli, many: Path, tmp_path: Path) -> None:
+    (many / "deep" / "answer.json").write_text("{}")
+    ended = cli("convert", many, "-o", many / "out")
+    assert ended.code == 0
+    assert f"only by its name: {many / 'deep' / 'answer.json'}\n" in ended.err
+    only = tmp_path / "only"
+    only.mkdir()
+    (only / "a.json").write_text("{}")
+    ended = cli("convert", only, "-o", tmp_path / "made")
+    assert (ended.code, f"convert {only / 'a.json'} by its name" in ended.err) == (2, True)
 
 
 def test_a_job_reports_a_file_it_cannot_read(tmp_path: Path) -> None:

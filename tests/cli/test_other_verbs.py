@@ -37,7 +37,10 @@ def test_a_completion_becomes_a_stream_and_comes_back(cli: Cli, tmp_path: Path) 
     assert (ended.code, json.loads(ended.out)) == (0, COMPLETION)
 
 
-@pytest.mark.parametrize("content", [b"", b"[1]", b"{", b'{"choices": 3}'])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[1]", b"{", b'{"choices": 3}', b'{"choices": [{}]}', b'{"choices": [{"delta": {"content": "a"}}]}'],
+)
 def test_what_is_no_completion_is_refused(cli: Cli, content: bytes) -> None:
     ended = cli("synthesize", "-", stdin=content)
     assert (ended.code, "chat.completion" in ended.err, ended.out) == (2, True, "")

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import re
 import subprocess
@@ -6,12 +7,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import openai
 import pytest
 from ag_ui.core import RunAgentInput
 
 from dragent_stream import ConversionError, replay_trace, stream_agui_run, stream_agui_sse
 from dragent_stream.asgi import openai_source
+from dragent_stream.asgi_exits import AgentExitError
 from dragent_stream.options import ConverterOptions
 from dragent_stream.testing import RanCall, finish_chunk, reasoning_chunk, text_chunk, tool_call_chunk
 from dragent_stream.testing.model import ScriptedModel
@@ -274,6 +277,69 @@ async def test_what_is_no_agent_is_told_so(agui_run: AguiRunAgent, agent: Any) -
 async def test_what_is_no_question_is_told_so(agui_run: AguiRunAgent) -> None:
     with pytest.raises(ConversionError, match="the question is no run input"):
         await agui_run(weather, [{"role": "nobody"}])
+
+
+@pytest.mark.parametrize("question", [5, None, b"hello", 1.5, object()])
+async def test_a_question_of_a_wrong_type_is_told_so(agui_run: AguiRunAgent, question: Any) -> None:
+    with pytest.raises(ConversionError, match=f"the question is a {type(question).__name__}; give a text"):
+        await agui_run(weather, question)
+
+
+@pytest.mark.parametrize("beside", [{"tools": 5}, {"tools": "pay"}, {"tools": [5]}, {"context": 5}, {"context": "x"}])
+async def test_what_beside_the_question_is_of_a_wrong_type_is_told_so(agui_run: AguiRunAgent, beside: Any) -> None:
+    with pytest.raises(ConversionError):
+        await agui_run(weather, "?", **beside)
+
+
+class Odd(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit, Odd])
+@pytest.mark.parametrize("place", ["called", "awaited", "first", "later", "in a task"])
+async def test_an_agent_that_exits_ends_its_run_as_in_an_app(
+    agui_run: AguiRunAgent, ending: type[BaseException], place: str
+) -> None:
+    async def stream(begun: bool) -> AsyncIterator[Any]:
+        if begun:
+            yield text_chunk("x")
+        if place == "in a task":
+            await asyncio.create_task(late())
+        raise ending
+        yield
+
+    async def late() -> Any:
+        raise ending
+
+    def agent(run_input: RunAgentInput) -> Any:
+        if place == "called":
+            raise ending
+        return late() if place == "awaited" else stream(place != "first")
+
+    events = await agui_run(agent, "?", error="STREAM_ERROR")
+    assert events.error and "the agent raised" in events.error["message"]
+    assert isinstance(events.exception, AgentExitError)
+    assert isinstance(events.exception.__cause__, ending)
+
+
+async def test_a_test_that_is_cancelled_stays_cancelled(agui_run: AguiRunAgent) -> None:
+    begun, closed = asyncio.Event(), asyncio.Event()
+
+    async def agent(run_input: RunAgentInput) -> AsyncIterator[Any]:
+        try:
+            yield text_chunk("x")
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            closed.set()
+
+    running = asyncio.create_task(agui_run(agent, "?"))
+    with anyio.fail_after(5):
+        await begun.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert closed.is_set()
 
 
 async def test_an_agent_of_a_model_is_run_against_a_scripted_one(agui_run: AguiRunAgent) -> None:

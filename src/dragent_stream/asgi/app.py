@@ -12,6 +12,7 @@ import asyncio
 import inspect
 import json
 import logging
+import re
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -126,7 +127,7 @@ def create_app(
     path = "/" + path.strip("/")
     routes: list[BaseRoute] = [
         *_both(path, endpoint, "POST"),
-        *_both(path + "/{run_id}/stop", _stop_endpoint(runs, identify), "POST"),
+        *_stop_routes(path, _stop_endpoint(runs, identify)),
         *_both("/health", _health_endpoint(runs), "GET"),
         *_both("/ping", _health_endpoint(runs), "GET"),
     ]
@@ -268,11 +269,27 @@ def _check_headers(request: Request) -> None:
 async def _identified(request: Request, identify: Identify | None) -> str | None:
     if identify is None:
         return None
-    try:
-        owner = identify(request)
-        return await owner if inspect.isawaitable(owner) else owner
-    except (SystemExit, KeyboardInterrupt) as error:
-        raise as_exception(error) from error
+    with exits_contained():
+        try:
+            owner = identify(request)
+            return await owner if inspect.isawaitable(owner) else owner
+        except Exception:
+            raise
+        except BaseException as error:
+            if _is_cancelled(error):
+                raise
+            raise as_exception(error) from error
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether the request itself is cancelled or destroyed, and this is not just what was raised in it."""
+    if isinstance(error, asyncio.CancelledError | GeneratorExit):
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # no loop runs any more
+            return True
+        return task is None or (isinstance(error, asyncio.CancelledError) and task.cancelling() > 0)
+    return False
 
 
 async def _body(request: Request, limit: int) -> bytes:
@@ -318,6 +335,14 @@ def _health_endpoint(runs: ActiveRuns) -> Callable[[Request], Awaitable[Response
 
 def _both(path: str, endpoint: Any, method: str) -> list[Route]:
     return [Route(path, endpoint, methods=[method]), Route(path + "/", endpoint, methods=[method])]
+
+
+def _stop_routes(path: str, endpoint: Any) -> list[Route]:
+    """A run's id may hold all that a client can think of; the path that a server gives is decoded: `a%2Fb` is `a/b`."""
+    routes = _both(path + "/{run_id:path}/stop", endpoint, "POST")
+    for route in routes:
+        route.path_regex = re.compile(route.path_regex.pattern, re.DOTALL)
+    return routes
 
 
 def _cors(origins: Sequence[str]) -> Middleware:

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive
 
 from dragent_stream.asgi_exits import as_exception, exits_contained
-from dragent_stream.asgi_response import EventStreamResponse
+from dragent_stream.asgi_response import EventStreamResponse, hold_left_behind
 from dragent_stream.chat_completions import (
     OPENAI_CHAT_FIELDS,
     assemble_chat_completion_async,
@@ -28,11 +28,11 @@ from dragent_stream.chat_completions import (
     sanitize_streaming_chat_body,
     synthesize_chat_completion_sse,
 )
-from dragent_stream.chat_completions.assemble import error_in_chunk
-from dragent_stream.chat_completions.objects import json_fields
+from dragent_stream.chat_completions.objects import error_in_chunk, json_fields
 from dragent_stream.chat_completions.sanitize import check_field_names
 from dragent_stream.chat_completions.synthesize import DONE_FRAME, encode_chunk
 from dragent_stream.errors import ConversionError, UpstreamError
+from dragent_stream.foreign import describe
 
 __all__ = ["Complete", "chat_completions_route"]
 
@@ -44,6 +44,9 @@ of chunks for a model that does stream. A plain function is called in a thread. 
 is told there whether usage is wanted: the client asked for it, or wants no stream, whose answer has it anyway."""
 
 _PING = b": ping\n\n"
+
+# Seconds that `complete` is given to end when its client has gone.
+_CLOSE_SECONDS = 5.0
 
 
 def chat_completions_route(
@@ -97,7 +100,7 @@ def chat_completions_route(
             body, stream = await _read_request(request, max_body_bytes)
             cleaned, include_usage = _sanitized(body, allowed_fields, extra_fields)
             with exits_contained():
-                work = asyncio.ensure_future(_answer(complete, cleaned, stream, include_usage))
+                work = asyncio.create_task(_answer(complete, cleaned, stream, include_usage))
             answer = await _while_connected(work, request.receive, keep_alive if stream else None)
         except ClientDisconnect:
             return Response(status_code=499)  # nobody reads it
@@ -161,9 +164,10 @@ async def _answer(complete: Complete, body: dict[str, Any], stream: bool, includ
     if inspect.isawaitable(answer):
         answer = await answer
     if not hasattr(answer, "__aiter__"):
-        fields: object = answer
-        if isinstance(fields, Mapping) and (error := error_in_chunk(cast("Mapping[str, Any]", fields))) is not None:
-            raise error
+        if isinstance(answer, BaseModel | Mapping):
+            answer = _fields_of(cast("object", answer))
+            if (error := error_in_chunk(answer)) is not None:
+                raise error
         if not stream:
             return _json(read_chat_completion(answer))
         return _Frames(_synthesized(synthesize_chat_completion_sse(answer, include_usage)))
@@ -171,10 +175,10 @@ async def _answer(complete: Complete, body: dict[str, Any], stream: bool, includ
     try:
         if not stream:
             return _json(await assemble_chat_completion_async(chunks))
-        first = await _next_fields(chunks, include_usage)
-        if first is None:
-            raise UpstreamError("the model's stream holds no chunk")
-        return _Frames(_passed_on(encode_chunk(first), chunks, include_usage), partial(_close, chunks))
+        opening = await _opening(chunks, include_usage)
+        frames = [encode_chunk(fields).encode() for fields in opening]
+        answered = any(map(_says_something, opening))
+        return _Frames(_passed_on(frames, chunks, include_usage, answered), partial(_close, chunks))
     except BaseException:
         await _close(chunks)
         raise
@@ -201,14 +205,39 @@ async def _synthesized(frames: Iterator[str]) -> AsyncGenerator[bytes]:
         yield frame.encode()
 
 
-async def _passed_on(first: str, chunks: AsyncIterator[object], include_usage: bool) -> AsyncGenerator[bytes]:
-    yield first.encode()
+async def _opening(chunks: AsyncIterator[object], include_usage: bool) -> list[dict[str, Any]]:
+    """The chunks up to the first that is one of a chat completion."""
+    opening: list[dict[str, Any]] = []
     while (fields := await _next_fields(chunks, include_usage)) is not None:
+        opening.append(fields)
+        if "choices" in fields or "usage" in fields:
+            return opening
+    if not opening:
+        raise UpstreamError("the model's stream holds no chunk")
+    raise ConversionError(
+        "no chunk of the model's stream has choices or usage, so these are no chunks of a chat completion; "
+        f"the first looks like {describe(opening[0])}"
+    )
+
+
+async def _passed_on(
+    opening: list[bytes], chunks: AsyncIterator[object], include_usage: bool, answered: bool
+) -> AsyncGenerator[bytes]:
+    for frame in opening:
+        yield frame
+    while (fields := await _next_fields(chunks, include_usage)) is not None:
+        answered = answered or _says_something(fields)
         yield encode_chunk(fields).encode()
+    if not answered:
+        raise UpstreamError("no chunk of the model's stream has a choice")
     yield DONE_FRAME.encode()
 
 
-async def _begun_late(work: asyncio.Future[_Frames | bytes]) -> AsyncGenerator[bytes]:
+def _says_something(fields: Mapping[str, Any]) -> bool:
+    return bool(fields.get("choices")) or fields.get("usage") is not None
+
+
+async def _begun_late(work: asyncio.Task[_Frames | bytes]) -> AsyncGenerator[bytes]:
     """A comment while `complete` still works, then its frames."""
     yield _PING
     async for frame in cast("_Frames", await work):
@@ -281,7 +310,7 @@ async def _read_request(request: Request, limit: int) -> tuple[dict[str, Any], b
 
 
 async def _while_connected(
-    work: asyncio.Future[_Frames | bytes], receive: Receive, patience: float | None
+    work: asyncio.Task[_Frames | bytes], receive: Receive, patience: float | None
 ) -> _Frames | bytes:
     """Await the work, for a stream no longer than the patience; give it up and raise `ClientDisconnect` if the client goes."""
     listener = asyncio.create_task(_disconnected(receive))
@@ -298,7 +327,7 @@ async def _while_connected(
             await _give_up(work)
 
 
-def _result(work: asyncio.Future[_Frames | bytes]) -> _Frames | bytes:
+def _result(work: asyncio.Task[_Frames | bytes]) -> _Frames | bytes:
     """What the work gave; what it raised as an exception that ends nothing but this request."""
     try:
         return work.result()
@@ -308,11 +337,17 @@ def _result(work: asyncio.Future[_Frames | bytes]) -> _Frames | bytes:
         raise as_exception(error) from error
 
 
-async def _give_up(work: asyncio.Future[_Frames | bytes]) -> None:
+async def _give_up(work: asyncio.Task[_Frames | bytes]) -> None:
     """Cancel the work, or close what it gave."""
     if not work.done():
         work.cancel()
-        await asyncio.wait((work,))
+        await asyncio.wait((work,), timeout=_CLOSE_SECONDS)
+    if not work.done():
+        logger.warning(
+            "a chat completion did not end within %g s of being cancelled and is left behind", _CLOSE_SECONDS
+        )
+        hold_left_behind(work)
+        return
     if not work.cancelled() and work.exception() is None and isinstance(frames := work.result(), _Frames):
         await frames.aclose()
 

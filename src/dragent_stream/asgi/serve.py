@@ -6,9 +6,11 @@ import asyncio
 import dis
 import importlib
 import inspect
+import logging
 import os
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +25,11 @@ from dragent_stream.asgi.sources import langchain_source, openai_source, trace_s
 from dragent_stream.errors import ConversionError, missing_extra
 
 __all__ = ["resolve_agent", "run_server"]
+
+logger = logging.getLogger("dragent_stream")
+
+# Seconds that tasks which are still there at the end are given to end.
+_LAST_SECONDS = 5.0
 
 
 def resolve_agent(
@@ -189,11 +196,27 @@ def run_server(
 
 
 class _DrainingServer(uvicorn.Server):
-    """Lets the app's runs drain while uvicorn waits for its connections; the lifespan would tell the app only afterwards."""
+    """Lets the app's runs drain while uvicorn waits for its connections; the lifespan would tell the app only afterwards.
+
+    Tasks that swallow their cancellation do not keep it from ending, as they keep `asyncio.run`.
+    """
 
     def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
         super().__init__(config)
         self._announce = announce
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        factory = getattr(self.config, "get_loop_factory", None)  # uvicorn before 0.36 has none
+        loop = ((factory and factory()) or asyncio.new_event_loop)()
+        try:
+            asyncio.set_event_loop(loop)
+            loop.run_until_complete(self.serve(sockets))
+        finally:
+            try:
+                _end_tasks(loop)
+            finally:
+                asyncio.set_event_loop(None)
+                loop.close()
 
     async def main_loop(self) -> None:
         self._announce()  # from here on a signal ends the server in order, with older uvicorns, too
@@ -208,3 +231,28 @@ class _DrainingServer(uvicorn.Server):
         await super().shutdown(sockets)
         if draining is not None:
             draining.cancel()
+
+
+def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what still runs on the loop, and wait for it no longer than it is given."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    stubborn: set[asyncio.Task[Any]] = set()
+    if tasks:
+        _, stubborn = loop.run_until_complete(asyncio.wait(tasks, timeout=_LAST_SECONDS))
+    if stubborn:
+        logger.warning(
+            "tasks that did not end when they were cancelled: %d; the server ends without them", len(stubborn)
+        )
+        # Python's end would destroy them, and who swallows everything swallows that, too, for ever. What a daemon
+        # thread holds is not destroyed.
+        threading.Thread(target=_hold, args=(stubborn,), daemon=True).start()
+    else:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+
+
+def _hold(tasks: set[asyncio.Task[Any]]) -> None:
+    threading.Event().wait()
+    tasks.clear()

@@ -12,19 +12,19 @@ from dragent_stream.chat_completions.growing import (
     argument_text,
     joined,
     mapping_or_empty,
+    merged_usage,
     replace_field,
 )
-from dragent_stream.chat_completions.objects import json_fields
+from dragent_stream.chat_completions.objects import error_in_chunk, json_fields
 from dragent_stream.chat_completions.reasoning_blocks import BLOCK_LISTS, ReasoningBlocks
 from dragent_stream.chat_completions.schema import default_finish, split_content
 from dragent_stream.chunk_record import ToolCallDelta
 from dragent_stream.content_parts import text_and_reasoning
-from dragent_stream.errors import ConversionError, UpstreamError
-from dragent_stream.reported_errors import read_error
+from dragent_stream.errors import ConversionError
 from dragent_stream.snapshots import GrowingText
 from dragent_stream.tool_calls import TurnCalls
 
-__all__ = ("ChatCompletionAssembler", "assemble_chat_completion", "assemble_chat_completion_async", "error_in_chunk")
+__all__ = ("ChatCompletionAssembler", "assemble_chat_completion", "assemble_chat_completion_async")
 
 _FIRST: Final = frozenset({"id", "created", "model"})  # constant at OpenAI; Azure opens with blank ones
 _STREAM_ONLY: Final = frozenset({"choices", "object", "obfuscation"})
@@ -47,13 +47,14 @@ def assemble_chat_completion(chunks: Iterable[object]) -> dict[str, Any]:
         chunks: Chunks as JSON objects or pydantic objects (openai's `ChatCompletionChunk`), up to the end or `[DONE]`.
 
     Returns:
-        A `chat.completion`. Where the stream named no role it is `assistant`; where it gave no finish reason, `tool_calls`,
-        `function_call` or `stop`, but `length` if it broke off inside the arguments of a call.
+        A `chat.completion`. Where the stream named no role it is `assistant`. Where it gave no finish reason, that is null,
+        for it may have been cut; but `tool_calls` or `function_call` for calls that are whole, and `length` if it broke off
+        inside the arguments of one.
 
     Raises:
         UpstreamError: The stream reported an error.
-        ConversionError: There is no chunk, or one is no chunk; the message names its number. Also where none has choices
-            or usage: those are chunks of something else.
+        ConversionError: There is no chunk, or one is no chunk; the message names its number. Also where none has a choice
+            or usage: those are chunks of something else, or hold no answer.
     """
     assembler = ChatCompletionAssembler()
     for chunk in chunks:
@@ -93,6 +94,8 @@ class ChatCompletionAssembler:
         if usage is not None and not isinstance(usage, Mapping):
             raise ConversionError(f"chunk {self._count}: usage is {type(usage).__name__}, not an object")
         self._understood = self._understood or "choices" in fields or "usage" in fields
+        if usage and (known := self._top.get("usage")):
+            fields = {**fields, "usage": merged_usage(known, cast("Fields", usage))}
         for key, value in fields.items():
             if key not in _STREAM_ONLY and not (key == "usage" and not value and self._top.get(key)):
                 replace_field(self._top, key, value, keep_first=key in _FIRST)
@@ -115,6 +118,8 @@ class ChatCompletionAssembler:
                 "no chunk of the stream has choices or usage, so these are no chunks of a chat completion; "
                 f"they have: {', '.join(map(str, self._top)) or 'nothing'}"
             )
+        if not self._choices and self._top.get("usage") is None:
+            raise ConversionError("no chunk of the stream has a choice, so there is no answer to assemble")
         top = {key: self._top.pop(key, None) for key in ("id", "created", "model")}
         choices = [{"index": index, **self._choices[index].finish()} for index in sorted(self._choices)]
         for key in ("id", "model"):
@@ -303,8 +308,10 @@ class _Choice:
         self._calls.setdefault(id(call), CallParts({})).feed_call(delta, kind, body)
 
 
-def _finish_of(message: Fields) -> str:
-    """The finish reason that the server left out."""
+def _finish_of(message: Fields) -> str | None:
+    """The finish reason that the server left out; None for a text, which may be whole or not."""
+    if not message.get("tool_calls") and not message.get("function_call"):
+        return None
     texts = [call["function"].get("arguments") for call in message.get("tool_calls") or () if call.get("function")]
     texts += [message["function_call"].get("arguments")] if message.get("function_call") else []
     return default_finish(message) if all(_is_whole(text) for text in texts) else "length"
@@ -331,16 +338,3 @@ def _sequence(value: object, place: str) -> list[object]:
     if not isinstance(value, list):
         raise ConversionError(f"{place} is {type(value).__name__}, not a list")
     return cast("list[object]", value)
-
-
-def error_in_chunk(fields: Mapping[str, Any]) -> UpstreamError | None:
-    """The error that a chunk, or a whole answer, reports, in any of its shapes."""
-    error = read_error(fields)
-    if error is None:
-        return None
-    details = next((fields[key] for key in ("error", "base_resp") if fields.get(key)), fields)
-    if not isinstance(details, Mapping):
-        return error
-    body = cast("Mapping[str, Any]", details)
-    code = body.get("code") or body.get("status_code") or error.code
-    return UpstreamError(str(error), str(code))

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 from dragent_stream.tool_calls import ToolCall
 
-__all__ = ("CallParts", "Fields", "argument_text", "joined", "mapping_or_empty", "replace_field")
+__all__ = ("CallParts", "Fields", "argument_text", "joined", "mapping_or_empty", "merged_usage", "replace_field")
 
 Fields: TypeAlias = dict[str, Any]
 
@@ -64,6 +64,24 @@ def replace_field(fields: Fields, key: str, value: object, *, keep_first: bool =
     """Set a key; null never replaces a value, and with `keep_first` only a blank one is replaced."""
     if key not in fields or (value is not None and not (keep_first and fields[key])):
         fields[key] = value
+
+
+def merged_usage(known: Mapping[str, Any], later: Mapping[str, Any]) -> Fields:
+    """The usage after a later word on it: what that leaves out, or has only a placeholder for, stays.
+
+    A total that only one half was known for becomes the sum of both.
+    """
+    merged = dict(known)
+    for key, value in later.items():
+        before: object = merged.get(key)
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            merged[key] = merged_usage(cast("Fields", before), cast("Fields", value))
+        elif value or before is None:
+            merged[key] = value
+    spent, given, total = (merged.get(key) for key in ("prompt_tokens", "completion_tokens", "total_tokens"))
+    if isinstance(spent, int) and isinstance(given, int) and isinstance(total, int) and total < spent + given:
+        merged["total_tokens"] = spent + given
+    return merged
 
 
 def joined(parts: list[str]) -> str:

@@ -1,10 +1,14 @@
-"""Read a pydantic object as the JSON it stands for: the fields that were set, and the defaults that are not null."""
+"""Read an object of the API: as the JSON it stands for, and as the error that it may report."""
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 from pydantic import BaseModel
 
-__all__ = ("json_fields",)
+from dragent_stream.errors import UpstreamError
+from dragent_stream.reported_errors import read_error
+
+__all__ = ("error_in_chunk", "json_fields")
 
 
 def json_fields(model: BaseModel) -> dict[str, Any]:
@@ -25,3 +29,16 @@ def _union(given: object, known: object) -> object:
         pairs = zip(cast("list[Any]", given), cast("list[Any]", known), strict=False)
         return [_union(ours, theirs) for ours, theirs in pairs]
     return cast("object", known if given is None else given)
+
+
+def error_in_chunk(fields: Mapping[str, Any]) -> UpstreamError | None:
+    """The error that a chunk, or a whole answer, reports, in any of its shapes."""
+    error = read_error(fields)
+    if error is None:
+        return None
+    details = next((fields[key] for key in ("error", "base_resp") if fields.get(key)), fields)
+    if not isinstance(details, Mapping):
+        return error
+    body = cast("Mapping[str, Any]", details)
+    code = body.get("code") or body.get("status_code") or error.code
+    return UpstreamError(str(error), str(code))

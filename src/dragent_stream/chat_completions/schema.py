@@ -13,8 +13,10 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import TypedDict
 
-from dragent_stream.chat_completions.objects import json_fields
+from dragent_stream.chat_completions.objects import error_in_chunk, json_fields
 from dragent_stream.content_parts import text_and_reasoning
+from dragent_stream.errors import ConversionError
+from dragent_stream.foreign import describe
 
 __all__ = ("ChatCompletion", "default_finish", "read_chat_completion", "split_content")
 
@@ -138,8 +140,10 @@ def read_chat_completion(completion: object) -> dict[str, Any]:
             `ChatResponse`).
 
     Raises:
-        pydantic.ValidationError: A value has the wrong type, is no JSON (NaN too), or the object is an error body.
+        pydantic.ValidationError: A value has the wrong type, is no JSON (NaN too), or the object has an `error`.
             Every entry of `errors()` names its path in `loc`; none holds the value, which may be a user's.
+        UpstreamError: The object is an error body of another shape; the message is the body's.
+        ConversionError: It has neither a choice nor usage, or a choice has no message: it is something else.
     """
     if isinstance(completion, BaseModel):
         completion = json_fields(completion)
@@ -155,6 +159,10 @@ def read_chat_completion(completion: object) -> dict[str, Any]:
         problem = "is nested too deeply, or holds itself", ()
     if problem is not None:
         raise _invalid(problem[1], "json_value", "Value " + problem[0])
+    if (reported := error_in_chunk(data)) is not None:
+        raise reported
+    if not data.get("choices") and data.get("usage") is None:
+        raise ConversionError(f"no chat completion: it has neither choices nor usage; it looks like {describe(data)}")
     result: dict[str, Any] = {
         "id": data.get("id"),
         "object": "chat.completion",
@@ -192,12 +200,18 @@ def _without_members(loc: _Path) -> _Path:
 
 def _read_choices(choices: list[dict[str, Any]]) -> list[dict[str, Any]]:
     by_index: dict[int, dict[str, Any]] = {}
+    indexes: set[int] = set()
     for position, choice in enumerate(choices):
         index = choice.get("index", position)
-        if index in by_index or index < 0:
+        if index in indexes or index < 0:
             problem = "Index is negative" if index < 0 else f"Index {index} is taken by an earlier choice"
             raise _invalid(("choices", position, "index"), "choice_index", problem)
-        message = _read_message(choice.get("message") or {}, ("choices", position, "message"))
+        indexes.add(index)
+    for position, choice in enumerate(choices):
+        index = choice.get("index", position)
+        if choice.get("message") is None:
+            raise _without_message(choice, position)
+        message = _read_message(choice["message"], ("choices", position, "message"))
         finish = choice.get("finish_reason")
         if not finish:
             finish = default_finish(message)
@@ -207,6 +221,17 @@ def _read_choices(choices: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 read.setdefault(key, value)
         by_index[index] = read
     return [by_index[index] for index in sorted(by_index)]
+
+
+def _without_message(choice: Mapping[str, Any], position: int) -> ConversionError:
+    problem = f"choices[{position}] has no message"
+    if choice.get("delta") is not None:
+        return ConversionError(
+            f"{problem} but a delta: this is a chunk of a stream; assemble_chat_completion reads those"
+        )
+    if choice.get("text") is not None:
+        return ConversionError(f"{problem} but a text: this is an answer of the old Completions API")
+    return ConversionError(f"{problem}, so there is no answer to stream")
 
 
 def default_finish(message: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from inspect import isawaitable
 from typing import Any, Final
 
 from dragent_stream.chat_completions.schema import read_chat_completion
+from dragent_stream.errors import ConversionError
 
 __all__ = (
     "DONE_FRAME",
@@ -40,12 +41,16 @@ def synthesize_chat_completion_chunks(completion: object, include_usage: bool = 
         include_usage: The client's `stream_options.include_usage`.
 
     Returns:
-        A lazy iterator: one chunk exists at a time. A completion without choices gives the usage chunk at most.
+        A lazy iterator: one chunk exists at a time. A completion without choices gives its usage chunk.
 
     Raises:
-        pydantic.ValidationError: At once, not while iterating; as for `read_chat_completion`.
+        pydantic.ValidationError, UpstreamError, ConversionError: At once, not while iterating; as for
+            `read_chat_completion`. A ConversionError also where there is no choice and the usage was not asked for.
     """
-    return _chunks(read_chat_completion(completion), include_usage)
+    whole = read_chat_completion(completion)
+    if not whole["choices"] and not include_usage:
+        raise ConversionError("the completion has no choice, so there is no answer to stream")
+    return _chunks(whole, include_usage)
 
 
 def synthesize_chat_completion_sse(completion: object, include_usage: bool = False) -> Iterator[str]:

@@ -19,7 +19,7 @@ from dragent_stream.cli.endings import Problems, verb
 from dragent_stream.cli.reading import open_recording, timed_events
 from dragent_stream.cli.screen import error_console, printable, say, screen, warnings_to
 from dragent_stream.cli.signals import abandon_stdout, raise_if_heard
-from dragent_stream.cli.writing import output
+from dragent_stream.cli.writing import check_apart, output
 from dragent_stream.errors import ConversionError, DragentStreamError, missing_extra
 from dragent_stream.foreign import describe
 
@@ -111,6 +111,7 @@ def convert(
             raise ConversionError("a directory needs -o DIR, and ids are taken from the paths of its files")
         _convert_directory(Path(source), Path(target), to, not no_run, jobs)
         return
+    check_apart(source, target)
     with Problems() as problems, output(target) as write:
         convert_one(source, write, to=to.value, run=not no_run, thread_id=thread_id, run_id=run_id, on_problem=problems)
 
@@ -118,7 +119,10 @@ def convert(
 def _convert_directory(source: Path, target: Path, to: To, run: bool, workers: int) -> None:
     from dragent_stream.cli.convert import Outcome, convert_many, plan_jobs
 
-    jobs, done = plan_jobs(source, target, to=to.value, run=run)
+    plan = plan_jobs(source, target, to=to.value, run=run)
+    jobs = plan.jobs
+    if plan.left_out:
+        say(f"left out, as a .json file is converted only by its name: {', '.join(map(str, plan.left_out))}")
     noted: list[Outcome] = []
     events = 0
     console = error_console()
@@ -142,7 +146,7 @@ def _convert_directory(source: Path, target: Path, to: To, run: bool, workers: i
         for line in (*outcome.warnings, *outcome.problems):
             say(line)
     failed = sum(bool(outcome.problems) for outcome in noted)
-    say(f"{len(jobs) - failed} converted ({events} events), {done} done before, {failed} failed")
+    say(f"{len(jobs) - failed} converted ({events} events), {plan.done} done before, {failed} failed")
     if failed:
         raise typer.Exit(2)
 
@@ -268,6 +272,7 @@ def synthesize(
 
     from dragent_stream.chat_completions import synthesize_chat_completion_sse
 
+    check_apart(source, target)
     completion = _read_object(source, "chat.completion")
     if not completion.get("choices"):
         raise ConversionError(f"{source} is no chat.completion; it looks like {describe(completion)}")
@@ -279,6 +284,8 @@ def synthesize(
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"])) or "the whole"
         raise ConversionError(f"{source} is no chat.completion: {place}: {first['msg']}") from None
+    except DragentStreamError as error:
+        raise ConversionError(f"{source} is no chat.completion: {error}") from None
 
 
 @app.command()
@@ -287,6 +294,7 @@ def assemble(source: Source, target: Target = None) -> None:
     """Write the complete chat completion that a recorded stream adds up to."""
     from dragent_stream.cli.assemble import assemble_recording
 
+    check_apart(source, target)
     with Problems() as problems:
         with open_recording(source) as recording:
             completion = assemble_recording(recording, problems)

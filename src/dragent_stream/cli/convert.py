@@ -22,7 +22,7 @@ from dragent_stream.cli.writing import Write, begun, output
 from dragent_stream.errors import ConversionError, DragentStreamError, TraceFormatError
 from dragent_stream.trace import convert_trace
 
-__all__ = ("Format", "Job", "Outcome", "convert_file", "convert_many", "convert_one", "plan_jobs")
+__all__ = ("Format", "Job", "Outcome", "Plan", "convert_file", "convert_many", "convert_one", "plan_jobs")
 
 Format = Literal["jsonl", "sse"]
 
@@ -140,17 +140,35 @@ def _unproven(job: Job) -> Path:
     return Path(f"{job.target}.partial")
 
 
-def plan_jobs(directory: Path, target: Path, *, to: Format, run: bool) -> tuple[list[Job], int]:
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done for a directory.
+
+    Attributes:
+        jobs: In the order of their paths.
+        done: How many traces were done before.
+        left_out: Files that may be whole completions, which are converted only by name.
+    """
+
+    jobs: list[Job]
+    done: int
+    left_out: list[Path]
+
+
+def plan_jobs(directory: Path, target: Path, *, to: Format, run: bool) -> Plan:
     """Find the traces of a directory and its folders that are still to convert.
 
     A trace is done when its output is there and not older. The output directory remembers the options it was made with.
-
-    Returns:
-        The jobs, in the order of their paths, and the number of traces done before.
+    A link to nothing is a job, too, so that it is told with the failures.
 
     Raises:
-        ConversionError: There is no trace, or the output directory was made with other options.
+        ConversionError: There is no trace, or the output directory is the input or was made with other options.
     """
+    inside = target.resolve()
+    if inside == directory.resolve():
+        raise ConversionError(
+            f"{target} is the directory of the traces; name another one, such as {directory / 'agui'}"
+        )
     made_with = {"to": to, "run": run}
     marker = target / _MARKER
     if marker.is_file():
@@ -162,17 +180,20 @@ def plan_jobs(directory: Path, target: Path, *, to: Format, run: bool) -> tuple[
             raise ConversionError(
                 f"{target} was made with other options ({before}); name another directory, or delete {marker.name} there"
             )
-    inside = target.resolve()
-    sources = sorted(
-        path
-        for path in directory.rglob("*")
-        if path.suffix in _TRACES
-        and not path.name.endswith(_MADE)
-        and path.is_file()
-        and inside not in path.resolve().parents
-    )
+    nested = directory.resolve() in inside.parents
+    sources: list[Path] = []
+    left_out: list[Path] = []
+    for path in sorted(directory.rglob("*")):
+        there = path.is_file() or (path.is_symlink() and not path.exists())
+        if not there or path.name.endswith(_MADE) or (nested and inside in path.resolve().parents):
+            continue
+        if path.suffix in _TRACES:
+            sources.append(path)
+        elif path.suffix == ".json" and path.name != _MARKER:
+            left_out.append(path)
     if not sources:
-        raise ConversionError(f"{directory} holds no trace (no file ends in {', '.join(_TRACES)})")
+        named = f"; convert {left_out[0]} by its name" if left_out else ""
+        raise ConversionError(f"{directory} holds no trace (no file ends in {', '.join(_TRACES)}){named}")
     target.mkdir(parents=True, exist_ok=True)
     marker.write_text(json.dumps(made_with) + "\n", "utf-8")
     jobs: list[Job] = []
@@ -181,11 +202,11 @@ def plan_jobs(directory: Path, target: Path, *, to: Format, run: bool) -> tuple[
         relative = source.relative_to(directory)
         name = relative.with_suffix("") if relative.suffix == ".jsonl" else relative
         made = target / f"{name}.agui.{to}"
-        if made.is_file() and made.stat().st_mtime_ns >= source.stat().st_mtime_ns:
+        if made.is_file() and source.exists() and made.stat().st_mtime_ns >= source.stat().st_mtime_ns:
             done += 1
         else:
             jobs.append(Job(str(source), str(made), to, run, name.as_posix()))
-    return jobs, done
+    return Plan(jobs, done, left_out)
 
 
 def convert_many(jobs: Iterable[Job], workers: int, on_outcome: Callable[[Outcome], None]) -> None:

@@ -9,7 +9,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ("Write", "begun", "output")
+from dragent_stream.errors import ConversionError
+
+__all__ = ("Write", "begun", "check_apart", "output")
 
 Write = Callable[[bytes], object]
 
@@ -23,7 +25,7 @@ def output(path: str | None) -> Generator[Write]:
 
     Yields:
         What writes bytes. A file takes its name when the block ends without an exception, so that a reader never sees
-        half of it, and an input can be its own output.
+        half of it.
     """
     if path is None or path == "-":
         yield sys.stdout.buffer.write
@@ -40,6 +42,19 @@ def output(path: str | None) -> Generator[Write]:
     finally:
         with suppress(FileNotFoundError):
             beside.unlink()
+
+
+def check_apart(source: str, target: str | None) -> None:
+    """Refuse an output that would take the place of its input.
+
+    Raises:
+        ConversionError: Both are the same file.
+    """
+    if source == "-" or target is None or target == "-":
+        return
+    given, made = Path(source), Path(target)
+    if given.exists() and made.exists() and given.samefile(made):
+        raise ConversionError(f"{target} is the input, which the output would replace; name another file with -o")
 
 
 def begun(target: Path, process: int) -> Path:

@@ -5,6 +5,7 @@ The fixtures of `testing.plugin` are these functions; they work without pytest, 
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 from collections.abc import (
@@ -23,6 +24,7 @@ from typing import Any, TypeAlias, cast, overload
 
 from ag_ui.core import RunAgentInput
 
+from dragent_stream.asgi_exits import as_exception, exits_contained
 from dragent_stream.check import EventChecker, EventLike, Violation
 from dragent_stream.check.wire import EventReader, Unreadable
 from dragent_stream.errors import ConversionError
@@ -70,7 +72,8 @@ class AguiRun(list[dict[str, Any]]):
     """The events of one run, as dicts of the wire.
 
     Attributes:
-        exception: What the agent raised; None where it raised nothing.
+        exception: What the agent raised; None where it raised nothing. What is no Exception, such as SystemExit, is the
+            cause of an `AgentExitError`.
     """
 
     exception: Exception | None = None
@@ -176,7 +179,7 @@ async def run_agent(
                 "runId": run_id,
                 "protocolVersion": "1.0",
                 "state": {} if state is None else state,
-                "tools": [_tool(tool) for tool in tools],
+                "tools": _tools(tools),
                 "context": _context(context),
                 "forwardedProps": {} if forwarded_props is None else forwarded_props,
             },
@@ -185,17 +188,23 @@ async def run_agent(
     options = options or counted_options()
 
     async def source() -> AsyncGenerator[Any, None]:
+        given = False
         try:
             async with Upstream(agent(run_input), options.close_timeout) as chunks:
                 async for chunk in chunks:
+                    given = True
                     yield chunk
-        except Exception as raised:
-            run.exception = raised
-            raise
+                    given = False
+        except BaseException as raised:
+            if (given and isinstance(raised, GeneratorExit)) or _is_cancelled(raised):
+                raise
+            run.exception = as_exception(raised)
+            raise run.exception from run.exception.__cause__
 
     ledger = ledger_for(run_input, WireEvents(), options)
-    async for frame in run_events(source(), ledger):
-        run.append(json.loads(frame[len(b"data: ") :]))
+    with exits_contained():
+        async for frame in run_events(source(), ledger):
+            run.append(json.loads(frame[len(b"data: ") :]))
     if isinstance(run.exception, ConversionError):
         raise run.exception  # it is the test that is wrong: what the agent gives is no stream
     wire = run_input.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -205,7 +214,17 @@ async def run_agent(
     return run
 
 
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether the test itself is cancelled, and this is not just what its agent raised."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
 def _run_input(question: str | Sequence[Any] | Mapping[str, Any], fields: dict[str, Any]) -> RunAgentInput:
+    if not isinstance(question, str | Mapping | Sequence) or isinstance(question, bytes | bytearray):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConversionError(
+            f"the question is a {type(question).__name__}; give a text, the messages of a conversation, or a RunAgentInput"
+        )
     if isinstance(question, Mapping) and "role" not in question:
         fields |= question
     else:
@@ -222,7 +241,17 @@ def _run_input(question: str | Sequence[Any] | Mapping[str, Any], fields: dict[s
         raise ConversionError(f"the question is no run input: {exc}") from None
 
 
+def _tools(tools: Iterable[str | Mapping[str, Any]]) -> list[dict[str, Any]]:
+    if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConversionError(
+            f"tools is a {type(cast('object', tools)).__name__}; give a list of names or of AG-UI tools"
+        )
+    return [_tool(tool) for tool in tools]
+
+
 def _tool(tool: str | Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(tool, str | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConversionError(f"a tool is a name or AG-UI's mapping, not {type(tool).__name__}")
     return {"description": "", "parameters": {"type": "object"}, **({"name": tool} if isinstance(tool, str) else tool)}
 
 
@@ -230,6 +259,8 @@ def _context(context: Mapping[str, str] | Iterable[Mapping[str, Any]]) -> list[M
     if isinstance(context, Mapping):
         pairs = cast("Mapping[str, str]", context).items()
         return [{"description": description, "value": value} for description, value in pairs]
+    if isinstance(context, str) or not isinstance(context, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConversionError(f"context is a {type(context).__name__}; give descriptions and values, or AG-UI's list")
     return list(context)
 
 
