@@ -42,7 +42,7 @@ class FollowedChoice:
     def of(self, chunk: Fields) -> Sequence[_Pair]:
         """What is to be read now: this chunk with its followed choice, those before it that had to wait, or nothing."""
         offered = chunk.get("choices")
-        if isinstance(offered, Mapping):
+        if type(offered) is not list and isinstance(offered, Mapping):
             offered = (cast("Fields", offered),)
         if not isinstance(offered, list | tuple):
             return ((chunk, None),)

@@ -47,6 +47,7 @@ logger = logging.getLogger("dragent_stream")
 _DESCRIPTION = frozenset(
     {"created", "id", "model", "object", "provider", "service_tier", "system_fingerprint", "usage"}
 )
+_CHOICE = frozenset({"delta", "finish_reason", "index", "logprobs", "message"})
 _TOOL_ROLES = frozenset({"tool", "function"})
 _PLAIN = frozenset({"content", "role", "tool_calls"})
 _SNAPSHOT_MIN = 12  # a shorter common beginning may be chance: "ha", "ha"
@@ -134,16 +135,17 @@ class ChunkReader:
         if isinstance(chunk, str):
             self._streamed = True
             return (Chunk(text=chunk),)
-        items = items_of(chunk)
-        if items and all(item.get("error") for item in items):
-            return (Chunk(error=read_error(items[0])),)  # Google's
+        if type(chunk) is list and (errors := items_of(cast("object", chunk))):
+            if all(item.get("error") for item in errors):
+                return (Chunk(error=read_error(errors[0])),)  # Google's
         fields = fields_of(chunk)
         if fields and fields.get("object") == "error":
             return (Chunk(error=read_error(fields)),)
-        if fields and text_of(fields.get("role")) in _TOOL_ROLES and "choices" not in fields:
-            return (Chunk(tool_result=_tool_result(fields)),)
-        if fields and fields.get("role") == "assistant" and not fields.keys() & {"choices", "type", "delta"}:
-            return (self._chat_message(fields),)
+        if fields and "role" in fields and "choices" not in fields:
+            if text_of(fields["role"]) in _TOOL_ROLES:
+                return (Chunk(tool_result=_tool_result(fields)),)
+            if fields["role"] == "assistant" and not ("type" in fields or "delta" in fields):
+                return (self._chat_message(fields),)
         if not fields or not ("choices" in fields or _is_completion(fields)):
             return self._langchain.read(chunk)
         if "delta" in fields and "choices" not in fields:
@@ -205,7 +207,7 @@ class ChunkReader:
             self._read_delta(delta, record)
         if record.tool_calls:
             self._has_calls = self._called = True
-        if len(choice) > 2 or "finish_reason" in choice:
+        if choice.get("finish_reason") or not choice.keys() <= _CHOICE:
             self._read_reason(choice, record)
 
     def _read_reason(self, choice: Fields, record: Chunk) -> None:
@@ -344,14 +346,16 @@ def _reason_of(choice: Fields) -> str:
 
 def _word(reason: object) -> str:
     """A finish reason that is a string, an enum or an object (SGLang's `{"type": "abort"}`)."""
-    if isinstance(reason, Mapping):
+    if type(reason) is not str and isinstance(reason, Mapping):
         return first_text(cast("Fields", reason), "type", "reason", "code")
     return text_of(reason)
 
 
 def _tool_call(call: Fields) -> ToolCallDelta:
     function = fields_of(call.get("function")) or fields_of(call.get("custom")) or call
-    arguments = next((function[key] for key in ("arguments", "input", "args") if function.get(key) is not None), None)
+    arguments = function.get("arguments")
+    if arguments is None:
+        arguments = function.get("input") if "input" in function else function.get("args")
     return ToolCallDelta(
         index_of(call.get("index")),
         _call_id(call.get("id")) or _call_id(function.get("id")),
