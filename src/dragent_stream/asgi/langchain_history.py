@@ -180,12 +180,22 @@ def messages_to_send(
             continue
         merged += [message for message in stored[i : min(j, kept)] if _is_the_graphs(message)]
         merged += [_answering(message, call_ids) for message in client[k:m]]
+    _name_apart(merged, stored)
     follows = len(merged) >= kept and all(a is b for a, b in zip(merged[:kept], stored, strict=False))
     if follows:
         return merged[kept:], False
     for message in merged:
         message.id = message.id or str(uuid4())
     return merged, True
+
+
+def _name_apart(merged: list[BaseMessage], stored: Sequence[BaseMessage]) -> None:
+    """Rename the client's where the graph's holds the id, as after two equal messages changed places; one would be lost."""
+    held = {id(message) for message in stored}
+    taken = {message.id for message in merged if id(message) in held}
+    for at, message in enumerate(merged):
+        if id(message) not in held and message.id in taken:
+            merged[at] = message.model_copy(update={"id": str(uuid4())})
 
 
 def _with_stored_results(stored: Sequence[BaseMessage], client: Sequence[BaseMessage]) -> list[BaseMessage]:
