@@ -135,10 +135,11 @@ class ChunkReader:
         if isinstance(chunk, str):
             self._streamed = True
             return (Chunk(text=chunk),)
-        if type(chunk) is list and (errors := items_of(cast("object", chunk))):
-            if all(item.get("error") for item in errors):
+        if type(chunk) is list:
+            errors = items_of(cast("object", chunk))
+            if errors and all(item.get("error") for item in errors):
                 return (Chunk(error=read_error(errors[0])),)  # Google's
-        fields = fields_of(chunk)
+        fields = fields_of(cast("object", chunk))
         if fields and fields.get("object") == "error":
             return (Chunk(error=read_error(fields)),)
         if fields and "role" in fields and "choices" not in fields:
@@ -147,7 +148,7 @@ class ChunkReader:
             if fields["role"] == "assistant" and not ("type" in fields or "delta" in fields):
                 return (self._chat_message(fields),)
         if not fields or not ("choices" in fields or _is_completion(fields)):
-            return self._langchain.read(chunk)
+            return self._langchain.read(cast("object", chunk))
         if "delta" in fields and "choices" not in fields:
             choice = {"delta": fields["delta"], "finish_reason": fields.get("finish_reason")}
             return (self._completion(fields, choice),)

@@ -383,6 +383,9 @@ class TurnCalls:
         if renamed is not None and _opens_value(text):
             call.renamed = None
             return self._open(renamed), text
+        if call.closed and not text.isspace() and call.is_json:
+            self.dropped += 1  # a surplus mark, which would make them none
+            return None
         return call, text
 
 

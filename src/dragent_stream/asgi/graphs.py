@@ -45,15 +45,20 @@ async def graph_parts(
         messages: The client's conversation.
         config: The run's config, with the thread's id.
     """
-    subgraphs = _subgraphs(graph)
+    from langchain_core.runnables.config import merge_configs
+
+    from dragent_stream.asgi.graphs_in_tools import GraphsInTools
+
     update, conversation = await _given(graph, messages, config)
     given = {"messages": update}
     if open_turn := _open_turn(conversation):
         yield (), "values", {"messages": open_turn}
+    tools = GraphsInTools()
+    config = cast("dict[str, Any]", merge_configs(cast("Any", config), {"callbacks": [tools]}))
     stream = graph.astream(given, config, stream_mode=["messages", "updates"], subgraphs=True)
     try:
         async for part in stream:
-            if subgraphs is None or not part[0] or _names(part[0]) in subgraphs:
+            if not part[0] or not tools.has(part[0]):
                 yield part
     finally:
         await stream.aclose()
@@ -65,33 +70,16 @@ def _open_turn(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return list(messages[asked + 1 :])
 
 
-def _subgraphs(graph: Any) -> set[str] | None:
-    """The paths of the graphs that are nodes of this one; what else streams from inside is a tool's own agent."""
-    if not hasattr(graph, "get_subgraphs"):
-        return None
-    try:
-        return {name for name, _ in graph.get_subgraphs(recurse=True)}
-    except NotImplementedError:
-        return None  # a graph on a server
-
-
-def _names(namespace: Sequence[str]) -> str:
-    """The path of a graph in the spelling of `get_subgraphs`; a number tells two runs of one graph in one task apart."""
-    return "|".join(task.partition(":")[0] for task in namespace if not task.isdecimal())
-
-
 async def _given(graph: Any, messages: Sequence[BaseMessage], config: dict[str, Any]) -> tuple[Any, list[BaseMessage]]:
     """What makes the graph's messages those of the client, whatever its reducer; and those messages."""
     if not getattr(graph, "checkpointer", None):
         return list(messages), list(messages)
-    state = fields_of((await graph.aget_state(config)).values) or {}
-    stored = state.get("messages")
-    if not isinstance(stored, list) or not stored:
-        return list(messages), list(messages)
-    from langchain_core.messages import RemoveMessage, convert_to_messages
+    from langchain_core.messages import RemoveMessage
 
-    held = convert_to_messages(cast("Any", stored))
-    sent, replaces = messages_to_send(held, messages)
+    held, pending = await _held(graph, config)
+    if not held and not pending:
+        return list(messages), list(messages)
+    sent, replaces = messages_to_send(held, messages, pending)
     conversation = sent if replaces else [*held, *sent]
     reducer = getattr(graph.channels.get("messages"), "operator", None)
     if reducer is None:
@@ -108,3 +96,24 @@ async def _given(graph: Any, messages: Sequence[BaseMessage], config: dict[str, 
             " (langgraph.types.Overwrite)"
         ) from None
     return Overwrite(sent), conversation
+
+
+async def _held(graph: Any, config: dict[str, Any]) -> tuple[list[BaseMessage], list[BaseMessage]]:
+    """The messages of the graph's state, and those that finished tasks of a step that broke off would add to them."""
+    state = await graph.aget_state(config)
+    shown = _messages(state)
+    if not state.tasks:
+        return shown, []
+    # LangGraph shows what is pending as if it were stored, but not in the state of a checkpoint that is named.
+    place = {**config["configurable"], **state.config["configurable"]}
+    stored = _messages(await graph.aget_state({**config, "configurable": place}))
+    if shown[: len(stored)] != stored:
+        return stored, []
+    return stored, shown[len(stored) :]
+
+
+def _messages(state: Any) -> list[BaseMessage]:
+    from langchain_core.messages import convert_to_messages
+
+    messages = (fields_of(state.values) or {}).get("messages")
+    return convert_to_messages(cast("Any", messages)) if isinstance(messages, list) else []

@@ -4,7 +4,7 @@ A graph with a checkpointer keeps its messages under LangChain's ids, while a cl
 of its events, which are always fresh. So the two are matched by what they say, in their order. What matches stays as the
 graph has it, with all that a client does not keep (signatures, usage, blocks of a provider); what only the client has is
 added under the client's id, what only the graph has is removed. Kept are messages of the graph's own that no client has
-ever had: system messages, and messages of a human that did not come from here (handovers, summaries).
+ever had: system messages and messages of a human that did not come from here (instructions, handovers, summaries).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _Json: TypeAlias = dict[str, Any]
 _Saying: TypeAlias = tuple[str, str, str]  # kind, text, calls
 
 _NO_CALLS = "[]"
+_EITHERS = ("human", "system")  # a client's or the graph's own; a developer's message is a system message, too
 _FROM_CLIENT = {"dragent_stream": "client"}
 _GEMINI_SIGNATURES = "__gemini_function_call_thought_signatures__"
 _PROVIDERS = {
@@ -70,7 +71,7 @@ def langchain_messages(run_input: RunAgentInput, provider: str = "") -> list[Bas
     for at, sources in signed:
         _give_back(messages[at], sources, provider)
     for message in messages:
-        if message.type == "human":
+        if message.type in _EITHERS:
             message.additional_kwargs.update(_FROM_CLIENT)
     return messages
 
@@ -150,16 +151,22 @@ def _sign_gemini(message: Any, values: Sequence[Any], calls: _Json) -> None:
 # What the graph holds, and what the client has.
 
 
-def messages_to_send(stored: Sequence[BaseMessage], client: Sequence[BaseMessage]) -> tuple[list[BaseMessage], bool]:
+def messages_to_send(
+    stored: Sequence[BaseMessage], client: Sequence[BaseMessage], pending: Sequence[BaseMessage] = ()
+) -> tuple[list[BaseMessage], bool]:
     """What makes the graph's messages those of the client.
 
     Args:
         stored: What the graph's state holds.
         client: The client's conversation.
+        pending: What the finished tasks of a step that broke off wrote. A new input throws it away, so what the client
+            has of it is sent with it.
 
     Returns:
         The messages, and whether they replace all that is stored; else they follow it.
     """
+    kept = len(stored)
+    stored = [*stored, *pending]
     client = _with_stored_results(stored, client)
     after = [_saying(message) for message in client]
     before = _with_handovers(stored, after)
@@ -171,15 +178,24 @@ def messages_to_send(stored: Sequence[BaseMessage], client: Sequence[BaseMessage
                 call_ids |= zip(_call_ids(new), _call_ids(old), strict=True)
                 merged.append(old)
             continue
-        merged += [message for message in stored[i:j] if _is_the_graphs(message)]
+        merged += [message for message in stored[i : min(j, kept)] if _is_the_graphs(message)]
         merged += [_answering(message, call_ids) for message in client[k:m]]
-    kept = len(stored)
-    follows = len(merged) >= kept and all(a is b for a, b in zip(merged, stored, strict=False))
+    _name_apart(merged, stored)
+    follows = len(merged) >= kept and all(a is b for a, b in zip(merged[:kept], stored, strict=False))
     if follows:
         return merged[kept:], False
     for message in merged:
         message.id = message.id or str(uuid4())
     return merged, True
+
+
+def _name_apart(merged: list[BaseMessage], stored: Sequence[BaseMessage]) -> None:
+    """Rename the client's where the graph's holds the id, as after two equal messages changed places; one would be lost."""
+    held = {id(message) for message in stored}
+    taken = {message.id for message in merged if id(message) in held}
+    for at, message in enumerate(merged):
+        if id(message) not in held and message.id in taken:
+            merged[at] = message.model_copy(update={"id": str(uuid4())})
 
 
 def _with_stored_results(stored: Sequence[BaseMessage], client: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -238,6 +254,4 @@ def _answering(message: BaseMessage, call_ids: dict[str, str]) -> BaseMessage:
 
 
 def _is_the_graphs(message: BaseMessage) -> bool:
-    if message.type == "human":
-        return not _FROM_CLIENT.items() <= message.additional_kwargs.items()
-    return message.type == "system"
+    return message.type in _EITHERS and not _FROM_CLIENT.items() <= message.additional_kwargs.items()
