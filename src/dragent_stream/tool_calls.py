@@ -383,8 +383,8 @@ class TurnCalls:
         if renamed is not None and _opens_value(text):
             call.renamed = None
             return self._open(renamed), text
-        if call.closed and not text.isspace() and call.is_json:
-            self.dropped += 1  # a surplus mark, which would make them none
+        if call.closed and not text.isspace() and not text.strip("}] \t\r\n") and call.is_json:
+            self.dropped += 1  # surplus marks of closing, which would make them none
             return None
         return call, text
 
