@@ -819,6 +819,9 @@ class RunLedger(Generic[E]):
 
     def _take(self, call: ToolCall, text: str) -> None:
         """Append to a call and show what may be shown."""
+        if text and call.frontend and call.state is CallState.OPEN:
+            self.dropped += 1  # the client has it whole
+            text = ""
         if call.custom and text:
             text = ("" if call.parts else '{"input":"') + quote(text)[1:-1]
         if text:
