@@ -792,3 +792,20 @@ async def test_a_call_that_was_cut_off_is_not_ended() -> None:
     events = await run_of(chunks)
     assert [event["type"] for event in events[1:]] == ["TOOL_CALL_START", "TOOL_CALL_ARGS", "RUN_ERROR"]
     assert events[-1]["code"] == "length"
+
+
+async def test_a_block_that_is_told_in_deltas_and_then_whole_is_said_once() -> None:
+    thought, text = {"type": "reasoning", "reasoning": "Let me see"}, {"type": "text", "text": "Yes"}
+    events = await run_of(
+        [
+            {"event": "message-start", "role": "ai", "id": "lc1"},
+            {"event": "content-block-delta", "index": 0, "delta": {"type": "reasoning-delta", "reasoning": "Let me "}},
+            {"event": "content-block-delta", "index": 0, "delta": {"type": "reasoning-delta", "reasoning": "see"}},
+            {"event": "content-block-delta", "index": 1, "delta": {"type": "text-delta", "text": "Yes"}},
+            {"event": "content-block-finish", "index": 0, "content": thought},
+            {"event": "content-block-finish", "index": 1, "content": text},
+            {"event": "message-finish", "usage": {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}},
+        ]
+    )
+    assert texts_of(events, "REASONING_MESSAGE_CONTENT") == ["Let me see"]
+    assert texts_of(events) == ["Yes"]

@@ -99,6 +99,16 @@ def test_exact_results_leave_the_steps_without_a_voice() -> None:
     assert results(ledger.tool_result("x", "by callback")) == [("x", "by callback")]
 
 
+def test_a_function_that_starts_after_its_call_is_known_to_run_is_no_step_of_its_own() -> None:
+    ledger, _, steps = shared()
+    ledger.exact_results = True
+    announce(ledger, ("x", "get", "{}"))
+    ledger.tool_started("x")
+    assert steps.feed(step("FUNCTION_START", "f", "get", {"input": {}})) == []
+    assert steps.feed(step("FUNCTION_END", "f", "get", {"output": "by step"})) == []
+    assert results(ledger.tool_result("x", "by callback")) == [("x", "by callback")]
+
+
 def test_chain_steps_of_langchain_say_nothing() -> None:
     _, _, steps = shared()
     assert steps.feed(step("FUNCTION_START", "c", "RunnableSequence", {"input": {}}, framework="langchain")) == []

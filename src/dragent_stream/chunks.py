@@ -34,6 +34,7 @@ from dragent_stream.content_parts import text_and_reasoning
 from dragent_stream.errors import UpstreamError
 from dragent_stream.fields import Fields, fields_of, items_of
 from dragent_stream.finish_reasons import read_finish
+from dragent_stream.langchain_events import is_block_event
 from dragent_stream.langchain_messages import LangChainReader
 from dragent_stream.reported_errors import looks_like_error, read_error
 from dragent_stream.think_tags import ThinkTags
@@ -393,7 +394,11 @@ def _is_completion(fields: Fields) -> bool:
     is_chunk = isinstance(kind, str) and kind.startswith("chat.completion")
     if kind and not is_chunk:
         return False
-    # Events of other APIs have these fields, too, and a type.
-    if "type" not in fields and any(fields_of(fields.get(name)) is not None for name in ("usage", "delta")):
+    # Events of other APIs have these fields, too, and a type; LangChain's name themselves as events.
+    if (
+        "type" not in fields
+        and not is_block_event(fields)
+        and any(fields_of(fields.get(name)) is not None for name in ("usage", "delta"))
+    ):
         return True
     return is_chunk and fields.keys() <= _DESCRIPTION

@@ -676,7 +676,7 @@ class RunLedger(Generic[E]):
     # Calls.
 
     def calls_of_turn(self) -> Iterator[ToolCall]:
-        """The calls that nobody executes yet, oldest first: what a starting tool may belong to."""
+        """The calls that no step executes yet, oldest first: what a starting tool may belong to."""
         return (call for call in self._idle if call.name and not call.frontend)
 
     def whole_call(self, name: str, arguments: str) -> ToolCall:
@@ -700,10 +700,14 @@ class RunLedger(Generic[E]):
         del self._calls[call]
         self._idle.pop(call, None)
 
-    def tool_runs(self, call: ToolCall) -> None:
+    def step_runs(self, call: ToolCall) -> None:
+        """A step executes this call, and it is no other step's."""
+        self._idle.pop(call, None)
+        self._tool_runs(call)
+
+    def _tool_runs(self, call: ToolCall) -> None:
         """A call is being executed: its arguments are complete, and so is the model's turn."""
         call.running = True
-        self._idle.pop(call, None)
         call.turn.executed = True
         if call.state is not CallState.ENDED and call.is_json:
             self._end_turn(call.turn)
@@ -748,7 +752,7 @@ class RunLedger(Generic[E]):
         """The model's call of this id is being executed."""
         self.steps_seen = True
         if call := self._call_of(tool_call_id):
-            self.tool_runs(call)
+            self._tool_runs(call)  # its step may come after this
         return self.drain()
 
     def tool_result(self, tool_call_id: str, content: Any) -> list[E]:

@@ -259,7 +259,7 @@ class StepConverter(Generic[E]):
             call = self.ledger.whole_call(step.name, _arguments(arguments))
         if call is not None:
             self._running[step.uuid] = call
-            self.ledger.tool_runs(call)
+            self.ledger.step_runs(call)
 
     def _tool_end(self, step: _Step) -> None:
         self.ledger.steps_seen = True
@@ -300,7 +300,7 @@ class StepConverter(Generic[E]):
             self._name_step(step)
         else:
             self._running[step.uuid] = call
-            self.ledger.tool_runs(call)
+            self.ledger.step_runs(call)
 
     def _function_end(self, step: _Step) -> None:
         self._end_step(step)
