@@ -346,10 +346,6 @@ class RunLedger(Generic[E]):
         if turn and not turn.place.message:
             self._end_turn(turn)
 
-    def is_open(self, message: str) -> bool:
-        """A turn of this LangChain message is open."""
-        return bool(self._open_turns) and message in self._open_turns
-
     def new_text(self, delta: str, *, repeats: bool = False) -> str:
         """What is new in a delta of the answer text: providers may send all of it again.
 
