@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import pytest
 from ag_ui.core import RunAgentInput
+from asgi_wire import exchange
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -145,33 +146,8 @@ def said(events: list[Json]) -> str:
 
 async def serve(agent: FabricSource, body: Json) -> list[Json]:
     """The events of one POST to `create_app`."""
-    sent: list[bytes] = []
-    received = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
-
-    async def receive() -> Json:
-        if received:
-            return received.pop()
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    async def send(message: Any) -> None:
-        sent.append(message.get("body", b""))
-
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/agui",
-        "raw_path": b"/agui",
-        "root_path": "",
-        "query_string": b"",
-        "headers": [(b"content-type", b"application/json"), (b"host", b"127.0.0.1")],
-        "client": ("127.0.0.1", 1),
-        "server": ("127.0.0.1", 80),
-        "scheme": "http",
-        "http_version": "1.1",
-    }
-    await create_app(agent)(scope, receive, send)
-    return [json.loads(part[6:]) for part in b"".join(sent).decode().split("\n\n") if part.startswith("data: ")]
+    done = await exchange(create_app(agent), body=body, headers={"host": "127.0.0.1"})
+    return done.events
 
 
 async def test_a_turn_that_failed_is_a_failed_run_in_an_application_and_in_a_stream() -> None:
